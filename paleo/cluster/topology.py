@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
+from typing import Any
 
 from paleo.cluster.device import Device
 from paleo.cluster.network import Network
@@ -137,6 +138,15 @@ class Group:
 
     workers: Quantity
     levels: tuple[Level, ...]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells groups of one cluster apart."""
+        names = ("members", "inside", "links", "nearest", "last_links")
+        levels = (
+            (level.tier.name, *(getattr(level, name) for name in names)) for level in self.levels
+        )
+        return self.workers, *levels
 
     @property
     def link_bandwidth(self) -> Quantity:

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 from paleo.core.checks import MAX_COUNT, shown
 from paleo.core.errors import Mistakes, NetSpecError, SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.operations import PRODUCTS, Operation, Pass, Unpriced, Work, total_work
-from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
+from paleo.core.operations import PRODUCTS, Operation, Pass, Work, total_work
+from paleo.core.quantity import Quantity, ceil_div, is_array, largest, np, whole_array
 from paleo.core.scaling import Scaled
 from paleo.core.tensor import (
     DTYPES,
@@ -594,23 +594,3 @@ def _check_size(layer: Layer, inputs: Shapes, output: Shape) -> Quantity:
         if count > MAX_COUNT:
             raise ShapeError(f"{float(count):.3g} {what} are too many to mean anything")
     return max(count for _, count in counts)
-
-
-def unpriced(graph: Graph) -> tuple[Unpriced, ...]:
-    """Return the operations that stand for what an importer did not understand."""
-    return tuple(
-        operation
-        for node in graph.nodes
-        if not node.layer.is_known
-        for operation in graph.operations(node, Pass.FORWARD)
-        if isinstance(operation, Unpriced)
-    )
-
-
-def longest_path(graph: Graph, seconds: list[Quantity]) -> Quantity:
-    """Return the largest sum of `seconds` (one for each node) along any path."""
-    until: list[Quantity] = []
-    for node, own in zip(graph.nodes, seconds, strict=True):
-        before = functools.reduce(maximum, [0.0, *(until[parent] for parent in node.parents)])
-        until.append(before + own)
-    return functools.reduce(maximum, [0.0, *until])

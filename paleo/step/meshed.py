@@ -59,12 +59,12 @@ class MeshStep(Step):
 class Meshed:
     """A net under a plan, shared by the devices of a mesh: gives the step."""
 
-    def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
+    def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh, part: Part | None = None) -> None:
         self.net, self.plan, self.mesh = net, plan, mesh
         check_mesh(plan, mesh)
         plan.group(mesh.size)  # says if the cluster has not so many devices
         self.pipeline = PIPELINES[plan.schedule]
-        self.part = Part(net, plan, mesh)
+        self.part = part or Part(net, plan, mesh)
         # What many questions about a step ask is found once. (Not by a cache of methods: what holds
         # itself is freed only when garbage is looked for.)
         self._stages: dict[int, tuple[Cut, list[Stage]]] = {}
@@ -89,11 +89,11 @@ class Meshed:
             for count in (
                 attrgetter("num_params"),
                 attrgetter("num_tensors"),
-                _experts,
+                num_experts,
             )
         )
         casts = found.sums([time.total for time in plan.weight_casts(graph)])
-        passed = self._passed(graph, found)
+        passed = self.passed(graph, found)
         stages = [
             Stage(
                 i,
@@ -109,7 +109,7 @@ class Meshed:
             )
             for i in range(mesh.pp)
         ]
-        stages = [replace(stage, gathered=self._gathered(stage)) for stage in stages]
+        stages = [self.with_gathered(stage) for stage in stages]
         if {ACTIVATIONS, GRADIENTS} & set(plan.offload):
             kept: list[Quantity] = [0.0] * mesh.pp
             if ACTIVATIONS in plan.offload:
@@ -118,6 +118,10 @@ class Meshed:
             stages = [replace(stage, swapped=s) for stage, s in zip(stages, swapped, strict=True)]
         return found, stages
 
+    def with_gathered(self, stage: Stage) -> Stage:
+        """Return the stage with what gathers its parameters."""
+        return replace(stage, gathered=self._gathered(stage))
+
     def devices(self, micro_batch: int) -> list[Stage]:
         """Return what each device of a pipeline has of the stages of the net."""
         _, stages = self.stages(micro_batch)
@@ -125,7 +129,7 @@ class Meshed:
         held = (self.pipeline.held(device, count) for device in range(count))
         return [joined(device, [stages[i] for i in own]) for device, own in enumerate(held)]
 
-    def _passed(self, graph: Graph, found: Cut) -> list[Quantity]:
+    def passed(self, graph: Graph, found: Cut) -> list[Quantity]:
         """Return the seconds in which each stage hands on what its chunks make, one way.
 
         Of a boundary the sender has half of the message, the receiver the other.
@@ -255,10 +259,10 @@ class Meshed:
         busy = [batches * device.work.seconds - self._hidden(device, batches) for device in devices]
         place = max(range(mesh.pp), key=lambda i: float(busy[i]))
         update, moved = max(
-            (self._updated(device) for device in devices),
+            (self.updated(device) for device in devices),
             key=lambda both: float(both[0].total + both[1]),
         )
-        passes = self._passes(devices[place], batches)
+        passes = self.passes(devices[place], batches)
         if plan.offload:
             passes["offloaded"] = passes["offloaded"] + moved
         pieces = (
@@ -267,17 +271,15 @@ class Meshed:
                 for name, seconds in passes.items()
             ),
             Piece("bubble", WAIT, running - busy[place]),
-            Piece("weight_casts", "update", max(self._casts(each, batches) for each in devices)),
+            Piece("weight_casts", "update", max(self.casts(each, batches) for each in devices)),
             Piece("update", "update", plan.seconds(update), time=update),
         )
-        if some(plan.deviation > 0) and mesh.replicas > 1:
-            # Shares of the data wait for the slowest of them.
+        if self.waits:
             computed = total(
                 piece.seconds for piece in pieces if piece.category not in (TRANSFER, WAIT)
             )
-            late = expected_slowest(mesh.replicas, plan.deviation) - 1
-            pieces += (Piece("wait", WAIT, late * computed),)
-        exchange = max(self._exchanged(device, batches) for device in devices)
+            pieces += (Piece("wait", WAIT, self.waited(computed)),)
+        exchange = max(self.exchanged(device, batches) for device in devices)
         return MeshStep(
             mesh.size,
             global_batch,
@@ -289,25 +291,35 @@ class Meshed:
             meshed=self,
         ).of_floats()
 
+    @property
+    def waits(self) -> bool:
+        """Whether shares of the data wait for the slowest of them."""
+        return some(self.plan.deviation > 0) and self.mesh.replicas > 1
+
+    def waited(self, computed: Quantity) -> Quantity:
+        """Return the seconds that they wait where they compute so many."""
+        return (expected_slowest(self.mesh.replicas, self.plan.deviation) - 1) * computed
+
     def spent(self, device: Stage, batches: int) -> dict[str, Quantity]:
         """Return the seconds that a device is busy in a step, by the names of its parts.
 
         They are those of a step's pieces; of the device that works longest they are the same. What
         is left of a step it waits, for other stages or for shares of the data.
         """
-        update, moved = self._updated(device)
-        passes = self._passes(device, batches)
+        update, moved = self.updated(device)
+        passes = self.passes(device, batches)
         if self.plan.offload:
             passes["offloaded"] = passes["offloaded"] + moved
         return passes | {
-            "weight_casts": self._casts(device, batches),
-            "data_parallel": self._exchanged(device, batches),
+            "weight_casts": self.casts(device, batches),
+            "data_parallel": self.exchanged(device, batches),
             "update": self.plan.seconds(update),
         }
 
-    def _passes(self, device: Stage, batches: int) -> dict[str, Quantity]:
+    def passes(self, device: Stage, batches: Quantity) -> dict[str, Quantity]:
         """Return the seconds of a device's micro-batches, by the names of parts of a step."""
-        messages = device.messages(self._hidden(device, batches) / batches)
+        hidden = self._hidden(device, batches)
+        messages = device.messages(hidden / batches if some(hidden != 0) else 0.0)
         adding = (batches / device.held - 1) * self._added(device)
         return {
             "forward": batches * device.forward,
@@ -318,7 +330,7 @@ class Meshed:
             **({"offloaded": batches * total(device.swapped)} if self.plan.offload else {}),
         }
 
-    def _casts(self, device: Stage, batches: int) -> Quantity:
+    def casts(self, device: Stage, batches: Quantity) -> Quantity:
         """Return the seconds in which weights are cast; those that are gathered anew, anew."""
         return device.cast * (batches if self.plan.zero == 3 else 1)
 
@@ -329,17 +341,19 @@ class Meshed:
         self.pipeline.check(self.mesh.pp, batches)
         return batches
 
-    def _hidden(self, device: Stage, batches: int) -> Quantity:
+    def _hidden(self, device: Stage, batches: Quantity) -> Quantity:
         """Return the seconds that a device saves where it computes two micro-batches at once."""
         pairs = self.pipeline.pairs(device.number, self.mesh.pp, batches)
         return pairs * (device.work.seconds - device.work.together) if pairs else 0.0
 
     def _added(self, stage: Stage) -> Quantity:
         """Return the seconds in which a micro-batch adds its gradients to those before."""
-        num_bytes = self.plan.encoding.size * stage.num_params
-        return self.plan.adding_time(num_bytes, stage.num_tensors).total
+        key = self.plan.encoding.size * stage.num_params, stage.num_tensors
+        if key not in self.part.adding:
+            self.part.adding[key] = self.plan.adding_time(*key).total
+        return self.part.adding[key]
 
-    def _exchanged(self, stage: Stage, batches: int) -> Quantity:
+    def exchanged(self, stage: Stage, batches: Quantity) -> Quantity:
         """Return the seconds by which shares of the data exchanging gradients make a step longer.
 
         They exchange them beside the last micro-batch's backward pass, bucket by bucket; where the
@@ -370,7 +384,7 @@ class Meshed:
         ahead = self._exposed(gather / count, stage.held * stage.forward / count, count)
         return (turns - 1) * alone + last + ahead
 
-    def _updated(self, stage: Stage) -> tuple[Time, Quantity]:
+    def updated(self, stage: Stage) -> tuple[Time, Quantity]:
         """Return what takes the time to update what a device has, and seconds to move it.
 
         Where the host does it, gradients go there beside the last backward pass, block by block,
@@ -392,9 +406,9 @@ class Meshed:
 
     def _own_params(self, stage: Stage) -> int:
         """Return how many of a stage's parameters a device updates."""
-        return self._own(stage, stage.num_params) if self.plan.zero else stage.num_params
+        return self.own(stage, stage.num_params) if self.plan.zero else stage.num_params
 
-    def _own(self, stage: Stage, size: int) -> int:
+    def own(self, stage: Stage, size: int) -> int:
         """Return a device's share of a stage's parameters, or of bytes that go with them.
 
         Those of experts are divided by fewer devices: by those that have the same experts.
@@ -422,7 +436,7 @@ class Meshed:
             received, sent = steps.passed(stage.number)
             sharing = Sharing(
                 zero=plan.zero,
-                own=functools.partial(self._own, stage),
+                own=functools.partial(self.own, stage),
                 is_shared=mesh.replicas > 1,
                 batches=batches,
                 in_flight=self.pipeline.in_flight(stage.number, mesh.pp, batches, plan.interleave),
@@ -481,7 +495,7 @@ def usual_micro_batch(net: NetSpec, share: int, stages: int) -> int:
     return next(size for size in range(most, 0, -1) if share % size == 0)
 
 
-def _experts(node: Node) -> int:
+def num_experts(node: Node) -> int:
     """Return the parameters of a node that are experts'."""
     return node.num_params if node.layer.num_experts_held else 0
 

@@ -6,12 +6,16 @@ compute a cost model prices, what they exchange the cluster.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
 from paleo.cluster.collectives import AUTO
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.cluster.topology import Group
 from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Pass
-from paleo.core.quantity import Quantity, maximum, total
+from paleo.core.quantity import Quantity, is_array, maximum, np, total
 from paleo.net.division import divided, divided_by_experts, divided_by_positions
 from paleo.net.expert_load import with_expert_load
 from paleo.net.graph import Graph
@@ -21,6 +25,7 @@ from paleo.step.mesh import Mesh
 from paleo.step.passes import BACKWARD, FORWARD, exchange_time
 from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
+from paleo.step.recompute import Recompute
 
 #: The kinds of groups whose exchanges stand in a net, by their names there.
 KINDS_OF_GROUPS = {"tensor": "tp", "context": "cp", "expert": "ep"}
@@ -52,6 +57,9 @@ class Part:
         self.net = divided(part, plan.tp, sequence=plan.sequence_parallel, again=again)
         self._known: dict[int, tuple[Graph, Seconds]] = {}
         self._sendings: dict[tuple[str, Quantity, Collecting], Quantity] = {}
+        #: Seconds of adding gradients of so many bytes in so many tensors, found once.
+        self.adding: dict[tuple[int, int], Quantity] = {}
+        self._sent_by: dict[Hashable, Quantity] = {}
 
     def of(self, micro_batch: int) -> tuple[Graph, Seconds]:
         """Return the graph of a micro-batch, and the seconds of its nodes."""
@@ -60,6 +68,16 @@ class Part:
         return self._known[micro_batch]
 
     def _found(self, micro_batch: int) -> tuple[Graph, Seconds]:
+        graph, found = self.under(micro_batch, (self.plan.recompute,))
+        return graph, found[0]
+
+    def under(
+        self, micro_batch: Quantity, recomputes: Sequence[Recompute]
+    ) -> tuple[Graph, list[Seconds]]:
+        """Return the graph of micro-batches, and the seconds of its nodes under each of these.
+
+        They are numbers, or arrays as the micro-batches are.
+        """
         plan = self.plan
         graph = plan.graph(self.net, micro_batch)
         passes = plan.passes(graph)
@@ -69,13 +87,17 @@ class Part:
             apart = plan.estimate(graph, (Pass.WEIGHT_GRADIENT,))
             weights = [layer.seconds for layer in apart.layers]
         sent = self._sent(graph, forward, backward)
-        again: list[Quantity] = [0.0] * len(graph.nodes)
-        for layer in plan.recomputed(graph, passes[0]).layers:
-            i = layer.node.index
-            again[i] = again[i] + layer.seconds
-            for ahead, back in sent.values():
-                back[i] = back[i] + ahead[i]
-        return graph, Seconds(forward, backward, weights, again, sent)
+        found = []
+        for recompute in recomputes:
+            again: list[Quantity] = [0.0] * len(graph.nodes)
+            both = {kind: (ahead, [*back]) for kind, (ahead, back) in sent.items()}
+            for layer in replace(plan, recompute=recompute).recomputed(graph, passes[0]).layers:
+                i = layer.node.index
+                again[i] = again[i] + layer.seconds
+                for ahead, back in both.values():
+                    back[i] = back[i] + ahead[i]
+            found.append(Seconds(forward, backward, weights, again, both))
+        return graph, found
 
     def _sent(
         self, graph: Graph, forward: list[Quantity], backward: list[Quantity]
@@ -115,7 +137,9 @@ class Part:
         return found
 
     def seconds(self, kind: str, num_bytes: Quantity, operation: Collecting) -> Quantity:
-        """Return the seconds in which a group of a kind exchanges so many bytes."""
+        """Return the seconds in which a group of a kind exchanges so many bytes, each once."""
+        if is_array(num_bytes):
+            return _each(lambda size: self.seconds(kind, size, operation), num_bytes)
         key = (kind, num_bytes, operation)
         if key not in self._sendings:
             group = self.mesh.group(self.plan.reached, kind)
@@ -123,6 +147,19 @@ class Part:
         return self._sendings[key]
 
     def sending(self, group: Group, num_bytes: Quantity, operation: Collecting) -> Quantity:
-        """Return the seconds in which a group exchanges so many bytes."""
-        collective = self.plan.collective(AUTO)
-        return exchange_time(num_bytes, group, collective, self.plan.cost_model, operation)
+        """Return the seconds in which a group exchanges so many bytes, found once."""
+        if is_array(num_bytes):
+            return _each(lambda size: self.sending(group, size, operation), num_bytes)
+        key = (group.key, num_bytes, operation)
+        if key not in self._sent_by:
+            collective = self.plan.collective(AUTO)
+            self._sent_by[key] = exchange_time(
+                num_bytes, group, collective, self.plan.cost_model, operation
+            )
+        return self._sent_by[key]
+
+
+def _each(seconds: Callable[[Any], Quantity], sizes: Any) -> Quantity:
+    """Return the seconds of each of an array of sizes, as of numbers."""
+    found: Quantity = np.array([seconds(size) for size in sizes.ravel().tolist()])
+    return found.reshape(sizes.shape)  # type: ignore[union-attr]

@@ -37,12 +37,8 @@ from paleo.costs.attention import check_attention
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
 from paleo.costs.error_bands import NET, TRAINING, Band, Like
 from paleo.costs.host import handed_over
-from paleo.net.graph import (
-    Graph,
-    Node,
-    longest_path,
-    unpriced,
-)
+from paleo.net.asked import longest_path, unpriced
+from paleo.net.graph import Graph, Node
 from paleo.net.layers import Layer
 from paleo.step.declarations import check_count, checked_share
 from paleo.step.matrices import Matrix

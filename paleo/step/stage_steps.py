@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from paleo.core.quantity import Quantity, total
 from paleo.core.tensor import num_elements
 from paleo.net.graph import Graph
 from paleo.net.spec import NetSpec
@@ -56,7 +57,7 @@ class StageSteps:
             self._footprints[alike] = footprint(net, self._micro_batch, **self._settings)
         return self._footprints[alike]
 
-    def passed(self, stage: int) -> tuple[int, int]:
+    def passed(self, stage: int) -> tuple[Quantity, Quantity]:
         """Return the bytes that a stage's chunks receive of a micro-batch, and send.
 
         What comes into the net is received, too.
@@ -64,13 +65,12 @@ class StageSteps:
         graph, chunks = self._graph, range(len(self._cut.bounds) - 1)
         passing = self._cut.passed(graph)
 
-        def size_of(nodes: Iterable[int]) -> int:
-            sizes = (int(num_elements(graph.nodes[i].output)) for i in nodes)
-            return graph.element_size * sum(sizes)
+        def size_of(nodes: Iterable[int]) -> Quantity:
+            return graph.element_size * total(num_elements(graph.nodes[i].output) for i in nodes)
 
-        def passed(boundaries: Iterable[int]) -> int:
+        def passed(boundaries: Iterable[int]) -> Quantity:
             inner = (each for each in boundaries if 0 < each < len(chunks))
-            return sum(size_of(passing[each]) for each in inner)
+            return total(size_of(passing[each]) for each in inner)
 
         own = chunks[stage :: self._cut.stages]
         inputs = size_of(i for i in self._cut.nodes(stage) if graph.nodes[i].layer.is_input)

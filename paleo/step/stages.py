@@ -21,7 +21,7 @@ from paleo.step.recompute import repeated_blocks
 class Cut(NamedTuple):
     """A net dealt out to chunks: the first node of each and one behind the last; their blocks.
 
-    `homes` are the places of the nodes in that: see `_homes`.
+    `homes` are the places of the nodes in that.
     """
 
     bounds: tuple[int, ...]
@@ -112,7 +112,7 @@ def cut(
         counts = _balanced(own, wanted)
     firsts = [0, *itertools.accumulate(counts)]
     bounds = [0, *(starts[i] for i in firsts[1:-1]), len(graph.nodes)]
-    return Cut(tuple(bounds), stages, tuple(counts), _homes(graph))
+    return Cut(tuple(bounds), stages, tuple(counts), homes(graph))
 
 
 def _evenly(count: int, parts: int) -> list[int]:
@@ -150,6 +150,15 @@ def _balanced(seconds: Sequence[float], parts: int) -> list[int]:
         counts.append(end - how[end])
         end = how[end]
     return counts[::-1]
+
+
+def units(graph: Graph) -> list[tuple[int, ...]]:
+    """Return the nodes of each unit that is dealt out whole."""
+    starts = [0, *_units(graph)[1:]]
+    found: list[list[int]] = [[] for _ in starts]
+    for node, home in enumerate(homes(graph)):
+        found[bisect.bisect_right(starts, home) - 1].append(node)
+    return [tuple(each) for each in found]
 
 
 def _units(graph: Graph) -> list[int]:
@@ -190,19 +199,19 @@ def _found_standing(graph: Graph) -> list[bool]:
     return found
 
 
-def _homes(graph: Graph) -> Sequence[int]:
+def homes(graph: Graph) -> Sequence[int]:
     """Return where each node is: what is of parameters alone, where it is first read."""
-    homes = list(range(len(graph.nodes)))
+    found = list(range(len(graph.nodes)))
     standing = _is_standing(graph)
     if not any(standing):
-        return homes
-    first = [len(homes)] * len(homes)
+        return found
+    first = [len(found)] * len(found)
     for node in reversed(graph.nodes):
-        if standing[node.index] and first[node.index] < len(homes):
-            homes[node.index] = first[node.index]
+        if standing[node.index] and first[node.index] < len(found):
+            found[node.index] = first[node.index]
         for parent in node.parents:
-            first[parent] = min(first[parent], homes[node.index])
-    return homes
+            first[parent] = min(first[parent], found[node.index])
+    return found
 
 
 def _last_uses(graph: Graph) -> list[int]:

@@ -16,7 +16,8 @@ from paleo.core.quantity import Quantity, is_array, minimum, total
 from paleo.core.results import Result
 from paleo.core.tensor import PRECISIONS, Shape, num_elements
 from paleo.costs import CostModel, Time
-from paleo.net.graph import Graph, build, unpriced
+from paleo.net.asked import unpriced
+from paleo.net.graph import Graph, build
 from paleo.net.importers import ImportOptions
 from paleo.net.load import load
 from paleo.net.spec import NetSpec

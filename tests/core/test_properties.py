@@ -14,7 +14,7 @@ from summing_schemes import EXCHANGES
 import paleo
 from paleo.core.operations import Pass, Work
 from paleo.costs import COST_MODELS
-from paleo.net.graph import longest_path
+from paleo.net.asked import longest_path
 from paleo.studies.summary import NetSummary
 
 ETHERNET = paleo.find_network("ethernet")

@@ -286,7 +286,7 @@ def test_groups_hold_a_share_of_a_group() -> None:
     found = meshed(16, micro_batch=1, zero=1, shard_degree=4)
     _, (stage,) = found.stages(1)
     params = stage.num_params // 4
-    assert found._updated(stage)[0] == found.plan.update_time(params, stage.num_tensors)
+    assert found.updated(stage)[0] == found.plan.update_time(params, stage.num_tensors)
 
 
 def test_groups_that_share_experts_divide_what_they_have() -> None:
@@ -330,7 +330,7 @@ def test_experts_and_other_parameters_are_exchanged_apart() -> None:
     others = stage.num_params - experts
     wanted = sent(CLUSTER.group(16), 2 * others, Operation.ALL_REDUCE)
     wanted += sent(CLUSTER.group(2, 8), 2 * experts, Operation.ALL_REDUCE)
-    assert float(found._exchanged(stage, 1)) == pytest.approx(wanted)
+    assert float(found.exchanged(stage, 1)) == pytest.approx(wanted)
 
 
 def test_memory_is_that_of_stages_and_their_micro_batches() -> None:

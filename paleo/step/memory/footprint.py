@@ -21,7 +21,8 @@ from paleo.core.quantity import Quantity, has_arrays, is_array, np, total
 from paleo.core.results import Result
 from paleo.core.tensor import find_precision, num_elements
 from paleo.costs.error_bands import Band
-from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical, unpriced
+from paleo.net.asked import unpriced
+from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical
 from paleo.net.importers import ImportOptions
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
@@ -340,7 +341,7 @@ def largest_batch(
     return largest
 
 
-def step_for(net: NetSpec, batch_size: int, **settings: Any) -> Step:
+def step_for(net: NetSpec, batch_size: Quantity, **settings: Any) -> Step:
     """Return the training step of a net that is `footprint`'s with these settings, all of them."""
     optimizer = find_optimizer(settings["optimizer"], settings["optimizer_kernels"])
     graph = build(with_loss(net, settings["loss"]), batch_size, settings["dtype"], keep_shape)

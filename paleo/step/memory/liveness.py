@@ -271,6 +271,8 @@ class _Scheduling:
         #: The node that runs at each point, and the pass.
         self.points: list[tuple[int, str]] = []
         self.tensors: list[Tensor] = []
+        #: How gradients lie, by what decides it.
+        self._known_orders: dict[Any, tuple[tuple[Strides | None, ...], bool]] = {}
         #: Those that are there at the end.
         self._lasting: list[Tensor] = []
         self.parts = _parts(graph, training)
@@ -468,7 +470,11 @@ class _Scheduling:
         if kind.copied is None or views.is_view(kind.layer, inputs):
             return (None,) * len(inputs)
         read = [self.parts[parent].strides for parent in part.parents]
-        orders, is_copied = views.of_gradient(kind.layer, inputs, output, read, gradient.strides)
+        key = id(kind), *read, gradient.strides
+        if key not in self._known_orders:  # blocks repeat
+            how = (kind.layer, inputs, output, read, gradient.strides)
+            self._known_orders[key] = views.of_gradient(*how)
+        orders, is_copied = self._known_orders[key]
         if is_copied:
             self._make(part.node, kind.first + _OUTPUT)
         return orders

@@ -25,11 +25,15 @@ from paleo.step.memory.usage import Step
 
 
 class Moment(NamedTuple):
-    """The bytes of a micro-batch that pass, those of buffers, and parameters with gradients."""
+    """The bytes of a micro-batch that pass, those of buffers, and parameters with gradients.
+
+    It is at a `point` of the step, of which there may be several moments.
+    """
 
     passing: Quantity
     buffers: int
     gradients: int
+    point: int
 
 
 class Gathering(NamedTuple):
@@ -59,11 +63,13 @@ def moments(step: Step, *, there: bool, cast: bool = False) -> list[Moment]:
     if there:
         whole = sum(schedule.num_params)
         return [
-            Moment(now + step.weight_size * new, 0, whole)
-            for now, new in zip(alive, made, strict=True)
+            Moment(now + step.weight_size * new, 0, whole, i)
+            for i, (now, new) in enumerate(zip(alive, made, strict=True))
         ]
     counts = accumulate(made)
-    return [Moment(now, 0, count) for now, count in zip(alive, counts, strict=True)]
+    return [
+        Moment(now, 0, count, i) for i, (now, count) in enumerate(zip(alive, counts, strict=True))
+    ]
 
 
 def is_gradient(step: Step, tensor: Tensor) -> bool:
@@ -86,11 +92,8 @@ def _in_forward(step: Step, tensor: Tensor) -> bool:
     return step.schedule.points[tensor.born][1] != "backward"
 
 
-def gathered_moments(step: Step, how: Gathering, *, there: bool) -> list[Moment]:
-    """Return the moments of a step whose devices gather parameters and deal out gradients.
-
-    If shares of gradients are `there` already, those that come are added to them.
-    """
+def gathered_moments(step: Step, how: Gathering) -> list[Moment]:
+    """Return the moments of a step whose devices gather parameters and deal out gradients."""
     walk = _Gathered(step, how)
     for i, (node, direction) in enumerate(step.schedule.points):
         if direction == "update":
@@ -99,9 +102,12 @@ def gathered_moments(step: Step, how: Gathering, *, there: bool) -> list[Moment]
             walk.forward(i, node)
         else:
             walk.backward(i, node)
-    if not there:
-        return walk.found
-    return [moment._replace(gradients=sum(walk.sizes)) for moment in walk.found]
+    return walk.found
+
+
+def with_gradients(found: Sequence[Moment]) -> list[Moment]:
+    """Return the moments where shares of gradients are there already, and those that come added."""
+    return [moment._replace(gradients=found[-1].gradients) for moment in found]
 
 
 def held_moments(step: Step, how: Gathering, *, there: bool) -> list[Moment]:
@@ -113,12 +119,16 @@ def held_moments(step: Step, how: Gathering, *, there: bool) -> list[Moment]:
     sizes = _Gathered(step, how).sizes
     params = sum(sizes)
     found = [
-        Moment(each.passing, how.read * params + how.summed * each.gradients, 0)
+        each._replace(buffers=how.read * params + how.summed * each.gradients, gradients=0)
         for each in moments(step, there=there, cast=True)
     ]
-    last = found[-1].passing
+    last = found[-1]
     dealt = (how.read + how.summed) * params + how.summed * max(sizes)
-    return [*found[:-1], Moment(last, dealt, max(sizes)), Moment(last, 0, params)]
+    return [
+        *found[:-1],
+        last._replace(buffers=dealt, gradients=max(sizes)),
+        last._replace(buffers=0, gradients=params),
+    ]
 
 
 class _Gathered:
@@ -163,7 +173,7 @@ class _Gathered:
         read = self._how.read
         there = read * (self.sizes[self._rest] + sum(self.sizes[unit] for unit in self._gathered))
         buffers = there + more + read * sum(self._whole)
-        self.found.append(Moment(self._alive[i], buffers, self._done))
+        self.found.append(Moment(self._alive[i], buffers, self._done, i))
 
     def forward(self, i: int, node: int) -> None:
         unit, read, layer = self._unit[node], self._how.read, self._nodes[node].layer
@@ -213,5 +223,5 @@ class _Gathered:
     def finish(self, i: int) -> None:
         """Deal out what is left, behind the backward pass; then comes the update."""
         rest, how = self.sizes[self._rest], self._how
-        self.found.append(Moment(self._alive[i], (how.read + how.summed) * rest, self._done))
-        self.found.append(Moment(self._alive[i], 0, sum(self.sizes)))
+        self.found.append(Moment(self._alive[i], (how.read + how.summed) * rest, self._done, i))
+        self.found.append(Moment(self._alive[i], 0, sum(self.sizes), i))

@@ -8,17 +8,34 @@ arXiv:1910.02054, section 3: the optimizer's state, gradients too, parameters to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from paleo.core.attributes import attributes
-from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, total
+from paleo.core.frozen import NamedTuple, dataclass
+from paleo.core.quantity import (
+    Quantity,
+    is_array,
+    minimum,
+    np,
+    smallest,
+    some,
+    total,
+    where,
+)
 from paleo.net.graph import Graph
 from paleo.net.layers.reshape import Input
 from paleo.net.spec import LayerSpec, NetSpec
-from paleo.step.memory.moments import Gathering, Moment, gathered_moments, held_moments, moments
+from paleo.step.memory.moments import (
+    Gathering,
+    Moment,
+    gathered_moments,
+    held_moments,
+    moments,
+    with_gradients,
+)
 from paleo.step.memory.usage import Step
 
 
@@ -56,7 +73,7 @@ class StageMemory:
 
     def with_slack(self, share: float) -> StageMemory:
         """Return the same where so much of what the allocator holds is slack."""
-        return replace(self, slack=int(self.allocated * share / (1 - share)))
+        return replace(self, slack=slack_of(self.allocated, share))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -83,13 +100,64 @@ class Sharing:
     zero: int
     own: Callable[[Quantity], Quantity]
     is_shared: bool
-    batches: int
+    batches: Quantity
     in_flight: Quantity
-    received: int = 0
-    sent: int = 0
+    received: Quantity = 0
+    sent: Quantity = 0
     receives_all: bool = False
     buckets_apart: bool = False
     waiting: Quantity = 0
+
+    @property
+    def how(self) -> Following:
+        """What decides which moments there are; of arrays of batches all are 1, or none is."""
+        zero = self.zero * self.is_shared
+        # Buckets that gradients are views of are there from the start.
+        in_buckets = zero < 2 and self.is_shared and not self.buckets_apart
+        is_late = zero >= 2 and self.receives_all and some(self.batches > 1)
+        return Following(zero, in_buckets, is_late)
+
+
+class Following(NamedTuple):
+    """How a micro-batch is followed: what devices divide, and when gradients are there, or go."""
+
+    zero: int
+    in_buckets: bool
+    is_late: bool
+
+
+class Sizes(NamedTuple):
+    """What a stage has: parameters, bytes of each, and the bytes of a step of one micro-batch.
+
+    `learned` are bytes of a parameter, `copied` of the copy that layers read in mixed precision,
+    `read` of what they read; `scaled` those of all copies in fp8. `state` and `update` are the
+    optimizer's. The last four are those of `Step`, numbers or arrays over micro-batches
+    (`OF_MICRO_BATCHES`).
+    """
+
+    params: int
+    learned: int
+    copied: int
+    read: int
+    scaled: int
+    state: int
+    update: int
+    kept: Quantity
+    given: Quantity
+    kept_for_weights: Quantity
+    gradients_for_weights: Quantity
+
+
+class Lasting(NamedTuple):
+    """What is there all the time: parts of a stage's memory, buffers, and `stays`, all in bytes.
+
+    `whole` is what layers read of parameters.
+    """
+
+    parts: dict[str, Quantity]
+    whole: Quantity
+    buffers: Quantity
+    stays: Quantity
 
 
 class Received(Input):
@@ -98,23 +166,34 @@ class Received(Input):
     wants_gradient: ClassVar[bool] = True
 
 
-def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
-    """Return the nodes of a stage as a net: what comes from other stages comes in."""
+def stage_net(
+    net: NetSpec,
+    graph: Graph,
+    nodes: Sequence[int],
+    moved: Mapping[int, int] = MappingProxyType({}),
+) -> NetSpec:
+    """Return the nodes of a stage as a net: what comes from other stages comes in.
+
+    In the place of `moved` nodes, which are left out, others are read.
+    """
     own = set(nodes)
     by_name = {spec.name: spec for spec in net.layers}
     layers: dict[str, LayerSpec] = {}
     for i in nodes:
         node = graph.nodes[i]
-        for parent in node.parents:
+        read = [moved.get(parent, parent) for parent in node.parents]
+        for parent in read:
             other = graph.nodes[parent]
             if parent not in own and other.name not in layers:
-                shape = tuple(map(int, other.output))
+                shape = tuple(map(int, map(smallest, other.output)))
                 learns = other.layer.is_input or other.layer.is_source()
                 coming = Input(tensor=shape) if learns else Received(tensor=shape)
                 layers[other.name] = LayerSpec(other.name, coming, ())
         spec = by_name[node.name]
         if spec.shares is not None and spec.shares not in layers:
             spec = replace(spec, shares=None)  # its owner is on another stage: a copy of it is here
+        if moved and read != list(node.parents):
+            spec = replace(spec, parents=tuple(graph.nodes[parent].name for parent in read))
         layers[node.name] = spec
     return NetSpec(net.name, tuple(layers.values()), net.file)
 
@@ -126,84 +205,140 @@ def together(stage: int, parts: Sequence[StageMemory]) -> StageMemory:
     return StageMemory(stage, **sums)
 
 
+def whole_bytes(size: Quantity) -> Quantity:
+    """Return bytes without what is left of one."""
+    return np.floor(size).astype(np.int64) if is_array(size) else int(size)
+
+
+def slack_of(allocated: Quantity, share: float) -> Quantity:
+    """Return the bytes an allocator holds besides, if they are so much of what it holds."""
+    return whole_bytes(allocated * share / (1 - share))
+
+
+def sizes_of(step: Step) -> Sizes:
+    """Return what a stage has whose micro-batch is this step."""
+    assert step.optimizer is not None
+    learned, params = step.weight_size, step.schedule.num_params
+    return Sizes(
+        sum(params),
+        learned,
+        step.copy_size,
+        step.graph.element_size,
+        step.copies - step.copy_size * sum(params),
+        *step.optimizer.at_update(params, learned, step.matrices),
+        step.kept,
+        step.given,
+        step.kept_for_weights,
+        step.gradients_for_weights,
+    )
+
+
+#: Those of them that go with micro-batches.
+OF_MICRO_BATCHES = ("kept", "given", "kept_for_weights", "gradients_for_weights")
+
+
+def followed(
+    step: Step, blocks: Sequence[Sequence[int]], how: Following
+) -> tuple[list[Moment], list[Moment]]:
+    """Return the moments of the first micro-batch that comes back, and of those after it.
+
+    `blocks` are the nodes of the step's graph whose parameters are gathered together.
+    """
+    if how.zero >= 2:
+        gathering = Gathering(blocks, how.zero == 2, step.graph.element_size, step.weight_size)
+        if how.is_late:
+            late, later = (held_moments(step, gathering, there=there) for there in (False, True))
+            return late, later
+        first = gathered_moments(step, gathering)
+        return first, with_gradients(first)
+    cast = how.zero > 0 and step.copy_size > 0
+    later = moments(step, there=True, cast=cast)
+    return later if how.in_buckets else moments(step, there=False, cast=cast), later
+
+
+def lasting(sizes: Sizes, sharing: Sharing) -> Lasting:
+    """Return what is there all the time of a stage.
+
+    In mixed precision, devices that divide the optimizer's state have the parameters that layers
+    read in halves, whole, and divide those in fp32 as state (arXiv:1910.02054, section 3.1).
+    """
+    zero, own = sharing.how.zero, sharing.own
+    params, learned, is_mixed = sizes.params, sizes.learned, sizes.copied > 0
+    is_read_whole = zero == 2 or (zero == 1 and is_mixed)
+    whole = params * (sizes.read if is_read_whole else learned + sizes.copied)
+    # Beside what is read in halves, or gathered whole, there is the share that is updated.
+    beside = own(learned * params) if is_read_whole else 0
+    # Devices that gather parameters cast them anew.
+    scaled = 0 if zero == 3 else sizes.scaled
+    parts = {
+        "weights": own(learned * params) if zero == 3 else whole + beside + scaled,
+        "gradients": own(learned * params) if zero >= 2 else learned * params,
+        "optimizer_state": own(sizes.state) if zero else sizes.state,
+    }
+    buffers: Quantity = 0
+    if zero >= 2:
+        stays = parts["optimizer_state"] + (beside + scaled or parts["weights"])
+    else:
+        there = sizes.read if zero and is_mixed else learned
+        buffers = learned * params * (sharing.is_shared and sharing.buckets_apart)
+        stays = parts["optimizer_state"] + there * params + beside + scaled + buffers
+    if sharing.receives_all:
+        # What those in flight received is kept, and one's gradient is in its backward pass.
+        waiting = sharing.batches - sharing.in_flight
+        passed = waiting * sharing.received + (sharing.batches - 1) * sharing.sent
+        passed = passed + (sharing.in_flight - 1) * sizes.given
+        passed = whole_bytes(passed + sharing.waiting * sizes.gradients_for_weights)
+        buffers, stays = buffers + passed, stays + passed
+    return Lasting(parts, whole, buffers, stays)
+
+
+def peaks(
+    sizes: Sizes, sharing: Sharing, first: Quantity, later: Quantity
+) -> tuple[Quantity, Quantity]:
+    """Return the most bytes beside what is there all the time, at the first and at later ones.
+
+    They are those of micro-batches that come back, of which one takes so many bytes. The first
+    finds as many others in flight as there may be. Of the others gradients are there, and where
+    all were in flight at once, one less is.
+    """
+    at_first = whole_bytes(first + (sharing.in_flight - 1) * sizes.kept)
+    again = minimum(sharing.in_flight, sharing.batches - 1) - 1
+    at_later = whole_bytes(later + again * sizes.kept) + kept_late(sizes, sharing)
+    return at_first, where(sharing.batches > 1, at_later, 0)
+
+
+def kept_late(sizes: Sizes, sharing: Sharing) -> Quantity:
+    """Return the bytes that are kept for gradients of parameters that wait to be computed."""
+    return whole_bytes(sharing.waiting * sizes.kept_for_weights)
+
+
 def stage_memory(
     stage: int, step: Step, blocks: Sequence[Sequence[int]], sharing: Sharing
 ) -> StageMemory:
     """Return the memory of a device of a stage, of which `step` is that of a single micro-batch.
 
     `blocks` are the nodes of the step's graph whose parameters are gathered together.
-    In mixed precision, devices that divide the optimizer's state have the parameters that layers
-    read in halves, whole, and divide those in fp32 as state (arXiv:1910.02054, section 3.1).
     """
-    optimizer = step.optimizer
-    assert optimizer is not None
-    zero, own = sharing.zero * sharing.is_shared, sharing.own
-    params = sum(step.schedule.num_params)
-    # What products read in fp8: devices that gather parameters cast them anew.
-    scaled = (step.copies - step.copy_size * params) * (zero < 3)
-    learned, is_mixed = step.weight_size, step.copy_size > 0
-    read = step.graph.element_size
-    state, update = optimizer.at_update(step.schedule.num_params, learned, step.matrices)
-    is_read_whole = zero == 2 or (zero == 1 and is_mixed)
-    whole = params * (read if is_read_whole else learned + step.copy_size)
-    # Beside what is read in halves, or gathered whole, there is the share that is updated.
-    beside = own(learned * params) if is_read_whole else 0
-    parts = {
-        "weights": own(learned * params) if zero == 3 else whole + beside + scaled,
-        "gradients": own(learned * params) if zero >= 2 else learned * params,
-        "optimizer_state": own(state) if zero else state,
-    }
-    buffers = 0
-    stays = parts["optimizer_state"] + beside + scaled
-    if zero >= 2:
-        gathering = Gathering(blocks, zero == 2, read, learned)
-        is_late = sharing.receives_all and sharing.batches > 1
-        follow = held_moments if is_late else gathered_moments
-        first, later = (follow(step, gathering, there=there) for there in (False, True))
-        stays += parts["weights"] * (zero == 3)
-    else:
-        # Buckets that gradients are views of are there from the start.
-        in_buckets = sharing.is_shared and not sharing.buckets_apart
-        cast = bool(zero) and is_mixed
-        later = moments(step, there=True, cast=cast)
-        first = later if in_buckets else moments(step, there=False, cast=cast)
-        buffers = learned * params * (sharing.is_shared and sharing.buckets_apart)
-        stays += (read if cast else learned) * params + buffers
-    ahead = sharing.in_flight - 1
-    kept = step.kept
-    if sharing.receives_all:
-        # What those in flight received is kept, and one's gradient is in its backward pass.
-        waiting = sharing.batches - sharing.in_flight
-        passed = waiting * sharing.received + (sharing.batches - 1) * sharing.sent
-        passed += ahead * step.given + sharing.waiting * step.gradients_for_weights
-        buffers, stays = buffers + int(passed), stays + int(passed)
+    sizes, zero = sizes_of(step), sharing.how.zero
+    there = lasting(sizes, sharing)
 
-    late = int(sharing.waiting * step.kept_for_weights)
-
-    def gradients(moment: Moment) -> Quantity:
-        size = learned * moment.gradients
-        return own(size) if zero >= 2 else size
+    def own(size: Quantity) -> Quantity:
+        return sharing.own(size) if zero >= 2 else size
 
     def taken(moment: Moment) -> Quantity:
-        return moment.passing + moment.buffers + gradients(moment)
+        return moment.passing + moment.buffers + own(sizes.learned * moment.gradients)
 
-    # The first micro-batch that comes back finds as many others in flight as there may be. Of the
-    # others gradients are there, and where all were in flight at once, one less is.
-    at_first = max(first, key=taken)
-    peak, top = int(taken(at_first) + ahead * kept), at_first
-    if sharing.batches > 1:
-        at_later = max(later, key=taken)
-        again = min(sharing.in_flight, sharing.batches - 1) - 1
-        more = int(taken(at_later) + again * kept) + late
-        if more > peak:
-            peak, top = more, at_later
-    updating = taken(later[-1]) + (own(update) if zero >= 2 else update)
+    first, later = followed(step, blocks, sharing.how)
+    at_first, at_later = max(first, key=taken), max(later, key=taken)
+    both = peaks(sizes, sharing, taken(at_first), taken(at_later))
+    top = at_later if both[1] > both[0] else at_first
+    updating = taken(later[-1]) + own(sizes.update)
     found = StageMemory(
         stage,
-        **parts,
-        activations=int(sharing.in_flight * kept) + late,
+        **there.parts,
+        activations=int(sharing.in_flight * sizes.kept) + kept_late(sizes, sharing),
         # Copies that layers read of weights count as weights.
-        passing=int(max(top.passing - kept - step.copy_size * params * (zero == 0), 0)),
-        buffers=int(buffers + max(top.buffers - (whole if zero == 2 else 0), 0)),
+        passing=int(max(top.passing - sizes.kept - sizes.copied * sizes.params * (zero == 0), 0)),
+        buffers=int(there.buffers + max(top.buffers - (there.whole if zero == 2 else 0), 0)),
     )
-    return replace(found, absent=found.allocated - int(stays + max(peak, updating)))
+    return replace(found, absent=found.allocated - int(there.stays + max(*both, updating)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from paleo.core.quantity import Quantity, total
+from paleo.core.quantity import Quantity, np, total
 from paleo.core.tensor import num_elements
 from paleo.net.graph import Graph
 from paleo.step.matrices import matrices
@@ -160,6 +160,34 @@ class Step:
         if tensor.size is not None:
             return self._sizes[tensor.size]
         return tensor.num_params * (self.copy_size if tensor.is_copy else self.weight_size)
+
+
+class Steps(Step):
+    """Steps at several batch sizes whose tensors live alike: bytes are arrays over all of them."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        """Join steps, each at one batch size or at an array of them, that have one schedule."""
+        self.__dict__.update(steps[-1].__dict__)
+        tensors = self.schedule.tensors
+        widths = [np.size(step.graph.batch_size) for step in steps]
+        self._rows = np.empty((len(tensors), sum(widths)), np.int64)
+        start = 0
+        for step, width in zip(steps, widths, strict=True):
+            rows = self._rows[:, start : start + width]
+            for i, tensor in enumerate(tensors):
+                rows[i] = step._size(tensor)
+            start += width
+        self._row = {id(tensor): i for i, tensor in enumerate(tensors)}
+        self._born = np.array([tensor.born for tensor in tensors])
+        self._gone = np.array([tensor.dies + 1 for tensor in tensors])
+
+    def alive(self, tensors: Iterable[Tensor]) -> list[Any]:
+        """Return the bytes of those of these tensors that are alive at each point."""
+        rows = [self._row[id(tensor)] for tensor in tensors]
+        changes = np.zeros((len(self.schedule.points) + 1, self._rows.shape[1]), np.int64)
+        np.add.at(changes, self._born[rows], self._rows[rows])
+        np.subtract.at(changes, self._gone[rows], self._rows[rows])
+        return list(np.cumsum(changes[:-1], axis=0))
 
 
 def peak(graph: Graph, *, training: bool) -> int:

@@ -19,7 +19,8 @@ from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, maximum, total
 from paleo.core.tensor import num_elements
 from paleo.core.units import GIB_PER_GB
-from paleo.net.graph import Graph, checked_batch, longest_path
+from paleo.net.asked import longest_path
+from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import checked_workers
 from paleo.step.parallelism.base import (

@@ -1,0 +1,138 @@
+"""Plans as arrays: the same numbers as one by one, and why some cannot be."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import paleo
+from paleo.studies.plans import Plans
+
+#: Nets, what they run on, and the axes of their plans: stages of many blocks and of few, chunks of
+#: them, blocks that differ, experts.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "gpt2": (
+        {"cluster": "dgx_a100", "workers": 24, "dtype": "mixed_bf16", "optimizer": "adamw"},
+        {
+            "tp": [1, 2],
+            "pp": [1, 2, 3, 12],
+            "micro_batch": [1, 2],
+            "recompute": ["none", "full"],
+            "zero": [0, 1, 2, 3],
+            "interleave": [1, 2],
+            "global_batch": 48,
+        },
+    ),
+    "bert_base": (
+        {"cluster": "dgx_a100", "workers": 12, "framework": "pytorch", "schedule": "zero_bubble"},
+        {"pp": [1, 2, 3], "micro_batch": [1, 2], "zero": [0, 2, 3], "global_batch": [12, 48]},
+    ),
+    "resnet50": (
+        {"cluster": "dgx_a100", "workers": 8},
+        {"pp": [1, 2], "micro_batch": [4, 8], "zero": [0, 1], "global_batch": 256},
+    ),
+}
+LARGE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "gpt3_175b": (
+        {"cluster": "dgx_a100", "workers": 1024, "dtype": "bf16", "schedule": "zero_bubble"},
+        {"tp": 8, "pp": [8, 32], "micro_batch": [1, 2], "zero": [0, 1], "global_batch": 1536},
+    ),
+    "llama3_70b": (
+        {"cluster": "dgx_h100", "workers": 512, "dtype": "bf16", "sequence_parallel": True},
+        {"tp": 4, "pp": [4, 8], "recompute": ["selective", "full"], "global_batch": 1024},
+    ),
+    "mixtral_8x7b": (
+        {"cluster": "dgx_h100", "workers": 64, "dtype": "bf16", "ep": 4, "schedule": "gpipe"},
+        {"tp": [1, 2], "pp": [2, 4], "zero": [1, 3], "micro_batch": 1, "global_batch": 128},
+    ),
+}
+
+
+def assert_equal_one_by_one(
+    net: str, fixed: dict[str, Any], axes: dict[str, Any], count: int
+) -> Plans:
+    found = paleo.plans(net, **fixed, **axes)
+    places = random.Random(0).sample(np.flatnonzero(found.valid).tolist(), count)
+    for place in places:
+        settings = fixed | found.at(place)
+        (row,) = paleo.simulate(net, parallel="mesh", **settings).runs[0].rows
+        one = row.to_dict()
+        assert found.step_s[place] == pytest.approx(one["step_s"], rel=1e-12), settings
+        assert found["memory_bytes"][place] == one["memory_bytes"], settings
+        assert found.fits[place] == one["fits"]
+        assert found["dp"][place] == one["dp"]
+        assert found.bubble_s[place] == pytest.approx(one["bubble_s"], rel=1e-9, abs=1e-12)
+        exposed = found.exposed_communication_s[place]
+        assert exposed == pytest.approx(one["exposed_communication_s"], rel=1e-9, abs=1e-12)
+        if one["tokens_per_s"] is not None:
+            assert found.tokens_per_s is not None
+            assert found.tokens_per_s[place] == pytest.approx(one["tokens_per_s"], rel=1e-12)
+        for name, seconds in one["parts"].items():
+            assert found[name][place] == pytest.approx(seconds, rel=1e-9, abs=1e-12), name
+    return found
+
+
+@pytest.mark.parametrize("net", CASES)
+def test_plans_are_those_of_one_plan_at_a_time(net: str) -> None:
+    fixed, axes = CASES[net]
+    found = assert_equal_one_by_one(net, fixed, axes, 8)
+    sizes = [len(value) if isinstance(value, list) else 1 for value in axes.values()]
+    assert len(found) == np.prod(sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("net", LARGE)
+def test_plans_of_large_nets_are_those_of_one_plan_at_a_time(net: str) -> None:
+    assert_equal_one_by_one(net, *LARGE[net], 3)
+
+
+def test_plans_that_cannot_be_say_why() -> None:
+    found = paleo.plans(
+        "gpt2",
+        cluster="dgx_a100",
+        workers=[16, 12],
+        tp=[1, 5],
+        pp=[1, 16],
+        global_batch=[16],
+        interleave=1,
+    )
+    by_plan = {
+        (int(found["tp"][i]), int(found["pp"][i]), int(found["workers"][i])): str(reason)
+        for i, reason in enumerate(found.reasons)
+    }
+    assert by_plan[1, 1, 16] == ""
+    assert by_plan[5, 1, 16] == "num_workers: 16 devices do not divide by tp 5"
+    assert by_plan[1, 16, 16] == "pp: gpt2 has 12 blocks, too few for 16 stages"
+    assert by_plan[1, 1, 12].startswith("global_batch: 16 samples do not divide among 12")
+    assert by_plan[1, 16, 12] == "num_workers: 12 devices do not divide by pp 16"
+    assert found.valid.sum() == 1
+    assert np.isnan(found.step_s[~found.valid]).all()
+    assert found.best(5) == [int(np.flatnonzero(found.valid)[0])]
+
+
+def test_the_best_is_the_quickest_that_fits() -> None:
+    found = paleo.plans(
+        "gpt2", cluster="dgx_a100", workers=8, tp=[1, 2, 4], micro_batch=[1, 4], global_batch=64
+    )
+    best = found.best(2)
+    rates = found.samples_per_s[found.fits]
+    assert found.samples_per_s[best[0]] == rates.max()
+    assert found.samples_per_s[best[1]] <= found.samples_per_s[best[0]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"offload": "optimizer"}, "offload"),
+        ({"stages": "balanced", "pp": 2}, "stages"),
+        ({"schedule": "dualpipe", "pp": 2}, "schedule"),
+        ({"loader_rate": 100}, "loader_rate"),
+        ({"zero": [0, 7]}, "zero"),
+    ],
+)
+def test_what_plans_as_arrays_do_not_know_is_an_error(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(paleo.PaleoError, match=f"^{said}: "):
+        paleo.plans("gpt2", cluster="dgx_a100", workers=8, global_batch=64, **settings)
