@@ -115,7 +115,6 @@ def cases() -> Iterator[Case]:
         yield case(net, dp=2, tp=2, how="fsdp", sequence=True, fused=True)
         yield case(net, dp=2, how="ddp", **pipeline)
         yield case(net, dp=2, how="fsdp_kept", **pipeline)
-    yield case("gpt", dp=2, how="ddp", **{**pipeline, "pp": 4})
 
 
 def small() -> list[Case]:
