@@ -99,7 +99,7 @@ KINDS = (
         beside="SimuMax 5.6 % (fitted to the machine)", is_met=False,
     ),
     Kind(
-        "simumax", "SimuMax on 8 B200, memory", lambda of: _on(of) > 1, 3, "memory",
+        "simumax", "SimuMax on 8 B200, memory (of tensors)", lambda of: _on(of) > 1, 3, "memory",
         "SimuMax 0.5 %",
     ),
 )  # fmt: skip

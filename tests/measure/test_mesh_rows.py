@@ -169,11 +169,12 @@ def test_constants_change_what_is_predicted(tmp_path: Path) -> None:
     assert usual < slow < 2 * usual
 
 
-def test_memory_of_rows_is_that_of_the_fullest_stage(tmp_path: Path) -> None:
+def test_memory_of_rows_is_that_of_the_tensors_of_the_fullest_stage(tmp_path: Path) -> None:
     row = OWN | {"quantity": "peak_memory_gib", "value": 1}
     (error,) = memory_errors(rows(tmp_path, row))
     (memory,) = [field for field in own_step().fields if field.key == "memory_bytes"]
-    assert 1 + error == pytest.approx(memory.value(own_step()) / 2**30)
+    # Tensors are what was measured: 0.94 of what the allocator holds.
+    assert 1 + error == pytest.approx(0.94 * memory.value(own_step()) / 2**30)
 
 
 @pytest.mark.parametrize(

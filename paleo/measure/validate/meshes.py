@@ -83,11 +83,14 @@ class MeshCase:
         return Meshed(found.net, found.plan, self.mesh)
 
     def memory_bytes(self, device: Device) -> int:
-        """Return the bytes that a device of the fullest stage takes."""
+        """Return the bytes that tensors take on a device of the fullest stage.
+
+        That is what was measured (torch.cuda.max_memory_allocated): an allocator's slack is not in.
+        """
         meshed = self.meshed(device)
         micro = micro_batch_of(self.net, meshed.plan, self.mesh, self.global_batch)
         stages = meshed.memory(micro, meshed.batches(self.global_batch))
-        return int(max(stage.total for stage in stages))
+        return int(max(stage.allocated for stage in stages))
 
 
 @dataclass(frozen=True, eq=False)
