@@ -262,9 +262,7 @@ class Meshed:
             (self.updated(device) for device in devices),
             key=lambda both: float(both[0].total + both[1]),
         )
-        passes = self.passes(devices[place], batches)
-        if plan.offload:
-            passes["offloaded"] = passes["offloaded"] + moved
+        passes = self.passes(devices[place], batches, moved)
         pieces = (
             *(
                 Piece(name, _CATEGORIES.get(name, TRANSFER), seconds)
@@ -307,17 +305,19 @@ class Meshed:
         is left of a step it waits, for other stages or for shares of the data.
         """
         update, moved = self.updated(device)
-        passes = self.passes(device, batches)
-        if self.plan.offload:
-            passes["offloaded"] = passes["offloaded"] + moved
-        return passes | {
+        return self.passes(device, batches, moved) | {
             "weight_casts": self.casts(device, batches),
             "data_parallel": self.exchanged(device, batches),
             "update": self.plan.seconds(update),
         }
 
-    def passes(self, device: Stage, batches: Quantity) -> dict[str, Quantity]:
-        """Return the seconds of a device's micro-batches, by the names of parts of a step."""
+    def passes(
+        self, device: Stage, batches: Quantity, moved: Quantity = 0.0
+    ) -> dict[str, Quantity]:
+        """Return the seconds of a device's micro-batches, by the names of parts of a step.
+
+        Copies to the host and back count with those of its update, `moved`.
+        """
         hidden = self._hidden(device, batches)
         messages = device.messages(hidden / batches if some(hidden != 0) else 0.0)
         adding = (batches / device.held - 1) * self._added(device)
@@ -327,7 +327,7 @@ class Meshed:
             "backward": batches * device.backward + adding,
             **{_SENT[kind]: batches * own for kind, own in messages.items()},
             "parameters_gathered": batches * total(device.gathered),
-            **({"offloaded": batches * total(device.swapped)} if self.plan.offload else {}),
+            **({"offloaded": batches * total(device.swapped) + moved} if self.plan.offload else {}),
         }
 
     def casts(self, device: Stage, batches: Quantity) -> Quantity:

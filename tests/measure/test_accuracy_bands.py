@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmark_modules import benchmark_of
 
 from paleo.costs.error_bands import INFERENCE, NET, Band, Like
 from paleo.measure.validate.alike import Rows
 
-ROOT = Path(__file__).parents[2]
-
-
-def _module() -> Any:
-    path = ROOT / "benchmarks" / "error_bands.py"
-    spec = importlib.util.spec_from_file_location("bands_benchmark", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-benchmark = _module()
+benchmark = benchmark_of("error_bands")
 NETS = Like(NET, INFERENCE, 16, "timm", "Ada")
 PRODUCTS = Like("gemm", bits=8, software="", architecture="Ada")
 

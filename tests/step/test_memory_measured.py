@@ -6,33 +6,16 @@ figures are is in `torch_nets/peak.py`.
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmark_modules import benchmark_of
 
 import paleo
 from paleo.step.memory import footprint
 
-ROOT = Path(__file__).parents[2]
-
-
-def _module() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "memory_benchmark", ROOT / "benchmarks" / "memory.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-benchmark = _module()
+benchmark = benchmark_of("memory")
 
 #: Tensors alive are to be within this share of the prediction, which no net was fitted to.
 CLOSE = 0.02

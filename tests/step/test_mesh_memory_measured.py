@@ -6,33 +6,17 @@ case of some, by two processes each.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from benchmark_modules import benchmark_of
 
 #: Processes' tensors are to be within this share of the prediction, which nothing is fitted to.
 CLOSE = 0.05
 KINDS = ("ddp", "fsdp", "sequence", "1f1b")
 
 
-def _module() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "mesh_memory_benchmark", ROOT / "benchmarks" / "mesh_memory.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-benchmark = _module()
+benchmark = benchmark_of("mesh_memory")
 
 
 def row(predicted: int, measured: int, **case: Any) -> Any:
