@@ -11,10 +11,11 @@ import pytest
 import paleo
 from paleo.cli import cli
 from paleo.net.generators import transformer
+from paleo.step.memory.stage import StageMemory
 from paleo.studies.mesh_stages import Played, StageTurn
 from paleo.views.charts.base import Chart, Series
 from paleo.views.charts.results import of_simulation
-from paleo.views.charts.stages import schedule_chart
+from paleo.views.charts.stages import memory_by_stage, schedule_chart
 from paleo.views.charts_in_text import text_chart
 
 #: Two stages, two micro-batches: a forward pass takes 2 s, a backward pass 4.
@@ -35,6 +36,14 @@ def simulation(**settings: Any) -> paleo.Simulation:
     usual: Any = {"hidden": 256, "heads": 8, "ffn": 1024, "vocab": 4096, "seq_len": 128}
     known: Any = {"cluster": "dgx_a100", "dtype": "bf16", "pp": 4, "global_batch": 16, "workers": 8}
     return paleo.simulate(transformer(layers=8, **usual), **known | settings)
+
+
+def test_memory_of_the_host_is_in_no_bar_of_a_device() -> None:
+    sizes = {"weights": 4, "gradients": 2, "optimizer_state": 0, "activations": 1, "passing": 1}
+    stage = StageMemory(0, **sizes, slack=1, host=50)
+    chart = memory_by_stage("net", paleo.find_device("A100_SXM_80GB"), [stage], "")
+    names = [series.name for series in chart.series if not series.is_reference]
+    assert names == ["weights", "gradients", "activations", "passing", "slack"]
 
 
 def test_a_row_of_characters_is_what_a_stage_does_and_a_space_where_it_waits() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from typing import Any
 
 from paleo.cluster import Device
 from paleo.step.loader import LOADER
-from paleo.step.memory.stage import StageMemory
+from paleo.step.memory.stage import PARTS, StageMemory
 from paleo.step.pieces import Step
 from paleo.step.pipelines import PIPELINES
 from paleo.step.recompute import RECOMPUTATION
@@ -38,8 +37,8 @@ _PARTS = {
     WAITING: "waiting for others",
     LOADER: "waiting for data",
 }
-#: What memory consists of, however many parts there are.
-_MEMORY = tuple(field.name for field in fields(StageMemory) if field.name not in ("stage", "total"))
+#: What a device's own memory consists of: its host's is another.
+_MEMORY = (*PARTS, "slack")
 
 
 def stages_charts(run: Run, row: Step) -> tuple[Chart, ...]:

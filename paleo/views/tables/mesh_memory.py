@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from paleo.step.memory.stage import PARTS
 from paleo.step.plan import SHARES
 from paleo.studies.mesh_memory import MeshMemory
+from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import joined
 from paleo.views.table import Column, Table
 
@@ -28,7 +29,7 @@ def _table(found: MeshMemory) -> Table:
     values = found.to_dict()
     title = joined([found.net, mesh_setting(found)])
     batch = (
-        f"{found.mesh.size:,} devices, {found.global_batch:,} samples a step, "
+        f"{counted(found.mesh.size, 'device')}, {found.global_batch:,} samples a step, "
         f"{found.micro_batch:,} at a time: activations of all on their way count"
     )
     return Table(
