@@ -32,6 +32,7 @@ from paleo.core.quantity import (
     where_positive,
 )
 from paleo.costs.model import Detail, Explanation
+from paleo.costs.tiled.alignment import load_share, share_of
 from paleo.costs.tiled.machine import LANES, RESIDENT, Machine
 from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
 from paleo.costs.tiled.stream import CACHED, DECAY, missed
@@ -140,9 +141,6 @@ _LAUNCHED, _LAUNCHED_GRAPHICS = 0.7, 0.4
 #: times in a row, so that these are 27 and 81 ms of load.)
 _BURST_UNTIL, _BURST_GONE = 0.5e-3, 1.5e-3
 _BURST = 1.2
-#: Matrix units take rows of operands in pieces of so many bytes; others take several loads.
-_ALIGNMENT = 16
-_UNALIGNED = 0.5
 #: The generation from which on the library for products has the matrix units multiply bytes.
 _MATRIX_BYTES = 8
 #: The generation from which on it splits K of products whose K is not many times the other sides,
@@ -255,7 +253,7 @@ def choose(
     slower = 1.0 if machine.dtype in _COPIED else min(1.0, size_a / _LOADED_SIZE)
     load_rate = maximum(machine.load_rate * slower, fed)
     if unit.is_matrix:
-        load_rate = load_rate * _aligned(k, size_a, n, size_b)
+        load_rate = load_rate * load_share((size_a, size_b), (k, n), machine.architecture)
     memory = memory + first
     products = _Products(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, _fourth(memory),
@@ -472,12 +470,6 @@ def _left_whole(m: Quantity, n: Quantity, k: Quantity, architecture: str) -> Qua
     return (1.0 - _vectors(m, n)) * (short | (k < _SPLIT_FROM.get(architecture, 0)))
 
 
-def _aligned(k: Quantity, size_a: float, n: Quantity, size_b: float) -> Quantity:
-    """Return 1, or less where a row of A or of B is no whole number of pieces."""
-    odd = (k * size_a % _ALIGNMENT != 0) | (n * size_b % _ALIGNMENT != 0)
-    return 1.0 - (1.0 - _UNALIGNED) * odd
-
-
 def _memory(
     read: Quantity, written: Quantity, machine: Machine, sets: int = _SETS, share: Quantity = 1.0
 ) -> tuple[Quantity, Quantity]:
@@ -549,7 +541,13 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
         machine = on_units_of_library(machine)
         # What is stored in few bits passes so, and is multiplied as all else is.
         stored = (size * m * k, operation.weight_size * k * n) if operation.weight_size else None
-        return choose(m, n, k, machine, sizes=sizes, whole=whole, least_tile=least, stored=stored)
+        share: Quantity = 1.0
+        if machine.matrix_peak is not None:
+            share = share_of(operation, machine.architecture)
+        return choose(
+            m, n, k, machine,
+            sizes=sizes, whole=whole, least_tile=least, stored=stored, share=share,
+        )  # fmt: skip
     kernel = PRODUCT_KERNELS[operation.kernel]
     share = kernel.share.get(machine.architecture, 1.0)
     tile = kernel.tile(m, n, machine)
