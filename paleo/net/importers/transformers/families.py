@@ -119,6 +119,12 @@ _GPTJ = Decoder(
     rotary="$rotary_dim", size=_four_times("n_inner"), up="fc_in", down="fc_out", mlp_bias=True,
     head_bias=True,
 )  # fmt: skip
+_PHI = Decoder(
+    norm="layer", final="final_layernorm", head_bias=True, before_feed="", parallel=True,
+    bias=True, out="dense", out_bias=True, gate="", up="fc1", down="fc2", mlp_bias=True,
+    qk_norm=lambda c: "layer" if c.flag("qk_layernorm") else "", q_norm="q_layernorm",
+    k_norm="k_layernorm",
+)  # fmt: skip
 _NEOX = replace(
     Decoder(**_BLOOM_NAMES), base="gpt_neox", embed="embed_in", layers="layers",
     final="final_layer_norm", head="embed_out", attention="attention",
@@ -240,6 +246,12 @@ DENSE: Mapping[str, Family] = {
             **_GEMMA2_SIZES, "vocab_size": 262208, "max_position_embeddings": 131072,
             "attn_logit_softcapping": None, "final_logit_softcapping": None,
         },
+    ),
+    "phi": Family(
+        _PHI,
+        sizes(
+            51200, 2048, 8192, 24, 32, 2048, hidden_act="gelu_new", partial_rotary_factor=0.5,
+        ),
     ),
     "phi3": Family(
         Decoder(fused="qkv_proj", fused_up="gate_up_proj", kinds=sliding),
