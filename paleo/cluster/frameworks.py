@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from paleo.cluster.device import OTHER_MAKERS, Device
 from paleo.cluster.gradient_exchange import (
@@ -17,6 +18,8 @@ from paleo.cluster.gradient_exchange import (
     TUNED,
     Exchange,
 )
+from paleo.core.checks import shown
+from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import AUTOCAST, Autocast, Fusion
 from paleo.core.quantity import Quantity, maximum
@@ -101,6 +104,8 @@ class Framework:
     weighs_groups: bool = False
     #: Whether it composes GELU, dropout and layer normalizations of elementary kernels.
     composes: bool = False
+    #: Whether models are those of transformers, whose code composes layers of its functions.
+    runs_transformers: bool = False
     #: Whether attention is products and a softmax, each a kernel of its own.
     in_steps: bool = False
     #: Whether each step of a function's gradients is a kernel of its own.
@@ -299,6 +304,16 @@ for _framework in (
     _PYTORCH,
     _PYTORCH_1,
     replace(
+        _PYTORCH,
+        name="transformers",
+        summary="Hugging Face's models on eager PyTorch 2: normalizations by root mean squares, "
+        "rotary embeddings and gates are several kernels each, scores are cast to fp32",
+        source="paleo/net/composed_transformers.py has the code of what is composed; else as "
+        "pytorch",
+        runs_transformers=True,
+        version_of="pytorch",
+    ),
+    replace(
         _PYTORCH_1,
         name="megatron",
         summary="Megatron-LM: eager PyTorch whose parameters are halves, updated by one kernel",
@@ -421,3 +436,12 @@ def running(framework: Framework | None, compiled: bool) -> Framework:
     """Return what runs a net: the framework, or what compiles for it, TorchInductor for none."""
     named = framework or NO_FRAMEWORK
     return (named.compiled or INDUCTOR) if compiled else named
+
+
+def find_framework(value: Any) -> Framework | None:
+    """Return a framework, also of its name, or None; raises UnknownNameError or SettingError."""
+    if isinstance(value, str):
+        return FRAMEWORKS[value]
+    if not isinstance(value, Framework | None):
+        raise SettingError(f"framework: expected a framework, got {shown(value)}")
+    return value

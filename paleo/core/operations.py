@@ -371,8 +371,8 @@ class Stream(Operation):
     moves no more until those have come. `run` are the bytes that lie side by side of what lanes
     move together, where they go down columns. `blocks` are the multiprocessors that its kernel has
     work for, where they may be few. `drawn` counts the random numbers that it draws. `function`
-    says which one a Kind.FUNCTION computes, as in paleo.net.layers. `label` is what it is called
-    in output.
+    says which one a Kind.FUNCTION computes, as in paleo.net.layers. The host takes `handed` times
+    as long for it as for an operation that is a layer. `label` is what it is called in output.
     """
 
     kind: Kind = field()
@@ -389,6 +389,7 @@ class Stream(Operation):
     direction: Pass = Pass.FORWARD
     roles: tuple[Role, ...] = ()
     function: str = ""
+    handed: float = 1
     label: str = field(default="", compare=False)
 
     @property

@@ -7,6 +7,7 @@ of a byte for each element.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from paleo.core.frozen import NamedTuple
@@ -17,7 +18,7 @@ from paleo.net.layers.base import Layer, Operations
 from paleo.net.layers.normalization import LayerNorm
 from paleo.net.layers.pointwise import Activation, Dropout
 
-_SUM = Kind.REDUCTION
+SUM = Kind.REDUCTION
 
 
 class Step(NamedTuple):
@@ -71,9 +72,9 @@ _DROPOUT_BACK = (Step("times the mask", "xx"), Step("scaled", "x"))
 #: tf.contrib.layers.layer_norm take them: with s = scale / root, x s + (shift - mean s). What goes
 #: over rows alone is left out. Gradients: python/ops/math_grad.py.
 _NORM = (
-    Step("mean", "x", "r", _SUM),
+    Step("mean", "x", "r", SUM),
     Step("square of the difference", "xr"),
-    Step("variance", "x", "r", _SUM),
+    Step("variance", "x", "r", SUM),
     Step("s", "rc"),
     Step("x s", "xx"),
     Step("mean s", "xr"),
@@ -83,13 +84,13 @@ _NORM = (
 _NORM_BACK = (
     Step("gradient negated", "x"),
     Step("times s", "xx"),
-    Step("summed for the mean", "x", "r", _SUM),
+    Step("summed for the mean", "x", "r", SUM),
     Step("times the mean", "xr"),
     Step("gradient times s", "xx"),
     Step("gradient times x", "xx"),
     Step("gradients of s added", "xx"),
     Step("times the scale", "xc"),
-    Step("summed for the root", "x", "r", _SUM),
+    Step("summed for the root", "x", "r", SUM),
     Step("variance's repeated", "r"),
     Step("divided", "x"),
     Step("difference", "xr"),
@@ -100,46 +101,56 @@ _NORM_BACK = (
     Step("gradients added", "xxx"),
 )
 _NORM_WEIGHTS = (
-    Step("summed for the shift", "x", "c", _SUM),
+    Step("summed for the shift", "x", "c", SUM),
     Step("gradient of s times 1 / root", "xr"),
-    Step("summed for the scale", "x", "c", _SUM),
+    Step("summed for the scale", "x", "c", SUM),
 )
 
 
-class _Composed:
+class Composed:
     """What makes a layer of one whose passes are steps."""
 
     is_pointwise: ClassVar[bool] = False
-    #: The steps of each pass.
-    steps: ClassVar[dict[Pass, tuple[Step, ...]]]
+    #: The steps of each pass, where they are the same for all types of elements.
+    steps: ClassVar[dict[Pass, tuple[Step, ...]]] = {}
+    #: How long the host takes for a step after the first, beside an operation that is a layer.
+    handed: ClassVar[float] = 1
+
+    def steps_of(self, direction: Pass, element_size: int) -> tuple[Step, ...]:
+        """Return the steps of a pass over elements of this size."""
+        return self.steps.get(direction, ())
+
+    def sizes(self, inputs: Shapes, element_size: int) -> dict[str, Quantity]:
+        """Return the bytes of tensors by their letters."""
+        return {
+            "x": element_size * num_elements(inputs[0]),
+            "r": element_size * num_elements(inputs[0][:-1]),
+            "c": element_size * inputs[0][-1],
+            "m": num_elements(inputs[0]),
+        }
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
-        count, columns = num_elements(inputs[0]), inputs[0][-1]
-        sizes = {
-            "x": element_size * count,
-            "r": element_size * num_elements(inputs[0][:-1]),
-            "c": element_size * columns,
-            "m": count,
-        }
-        return tuple(
-            _kernel(step, direction, count, sizes) for step in self.steps.get(direction, ())
+        found = tuple(
+            self.step(step, direction, inputs, element_size)
+            for step in self.steps_of(direction, element_size)
         )
+        return (*found[:1], *(replace(step, handed=self.handed) for step in found[1:]))
+
+    def step(self, step: Step, direction: Pass, inputs: Shapes, element_size: int) -> Stream:
+        """Return the kernel of a step."""
+        sizes, count = self.sizes(inputs, element_size), num_elements(inputs[0])
+        roles = tuple(
+            Role.WEIGHT if letter == "c" else (Role.INPUT if i == 0 else Role.EARLIER_INPUT)
+            for i, letter in enumerate(step.reads)
+        )
+        reads, writes = (tuple(map(sizes.__getitem__, each)) for each in (step.reads, step.writes))
+        return Stream(
+            step.kind, reads, writes, count, drawn=count * step.drawn, direction=direction,
+            roles=roles, function="tanh" if step.kind is Kind.FUNCTION else "", label=step.name,
+        )  # fmt: skip
 
 
-def _kernel(step: Step, direction: Pass, count: Quantity, sizes: dict[str, Quantity]) -> Stream:
-    reads = tuple(sizes[letter] for letter in step.reads)
-    writes = tuple(sizes[letter] for letter in step.writes)
-    roles = tuple(
-        Role.WEIGHT if letter == "c" else (Role.INPUT if i == 0 else Role.EARLIER_INPUT)
-        for i, letter in enumerate(step.reads)
-    )
-    return Stream(
-        step.kind, reads, writes, count, drawn=count * step.drawn, direction=direction,
-        roles=roles, function="tanh" if step.kind is Kind.FUNCTION else "", label=step.name,
-    )  # fmt: skip
-
-
-class ComposedGelu(_Composed, Activation):
+class ComposedGelu(Composed, Activation):
     """GELU by its tanh, as models of TensorFlow and GPT-2 of transformers compose it."""
 
     steps: ClassVar[dict[Pass, tuple[Step, ...]]] = {
@@ -148,7 +159,7 @@ class ComposedGelu(_Composed, Activation):
     }
 
 
-class ComposedDropout(_Composed, Dropout):
+class ComposedDropout(Composed, Dropout):
     """Dropout as TensorFlow composes it."""
 
     steps: ClassVar[dict[Pass, tuple[Step, ...]]] = {
@@ -157,7 +168,7 @@ class ComposedDropout(_Composed, Dropout):
     }
 
 
-class ComposedNorm(_Composed, LayerNorm):
+class ComposedNorm(Composed, LayerNorm):
     """A layer normalization as TensorFlow composes it."""
 
     steps: ClassVar[dict[Pass, tuple[Step, ...]]] = {

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from paleo.cluster.frameworks import Framework
 from paleo.core.checks import check_choice
 from paleo.core.errors import PaleoError, SettingError
 from paleo.core.tensor import Shape
@@ -44,6 +45,15 @@ def with_loss(net: NetSpec, loss: str) -> NetSpec:
     if any(layer.is_judge for layer in layers):
         return net
     return cached_for_net(_with_loss, net, loss) or net
+
+
+def composed(net: NetSpec, software: Framework | None) -> NetSpec:
+    """Return a net whose layers are composed in steps where those of a framework's models are."""
+    if software is None or not software.runs_transformers:
+        return net
+    from paleo.net.composed_transformers import as_composed  # here, since most commands name none
+
+    return cached_for_net(as_composed, net)
 
 
 def word_lookups(graph: Graph) -> Iterator[tuple[Node, Node]]:

@@ -465,11 +465,12 @@ def estimate_pass(
 
 
 def _handed(operation: Operation, time: Time) -> Quantity:
-    """Return 1 for what the host hands over by itself.
+    """Return what the host hands over by itself, in operations that are layers.
 
     A bias comes with what it is added to, and what takes no time is no kernel.
     """
-    return where_positive(time.total, 1 - (operation.kind is Kind.BIAS))
+    handed = operation.handed if isinstance(operation, Stream) else 1
+    return where_positive(time.total, handed * (operation.kind is not Kind.BIAS))
 
 
 def _prices(operations: Sequence[Operation], target: Target, cost_model: CostModel) -> Times:

@@ -31,7 +31,7 @@ from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
 from paleo.step.gradients import Compression
 from paleo.step.loader import LoaderRate
-from paleo.step.loss import NONE, with_loss
+from paleo.step.loss import NONE, composed, with_loss
 from paleo.step.matrices import Matrix, all_matrices
 from paleo.step.mesh import ORDER
 from paleo.step.mesh_settings import SLACK, of_mesh
@@ -369,13 +369,17 @@ class Plan(ExchangePlan):
 
         In `training` it has the loss.
         """
-        found = self.computable(self.trained(net) if training else net)
+        found = self.computable(self.trained(net) if training else self.composed(net))
         graph = build(found, batch_size, self.dtype, self.adapt)
         return computed_by(self.software, graph)
 
     def trained(self, net: NetSpec) -> NetSpec:
-        """Return the net with the loss that training makes smaller."""
-        return with_loss(net, self.loss)
+        """Return the net with the loss that training makes smaller, as the framework has it."""
+        return self.composed(with_loss(net, self.loss))
+
+    def composed(self, net: NetSpec) -> NetSpec:
+        """Return the net with the layers that its framework's models compose in steps."""
+        return composed(net, self.software)
 
     def computable(self, net: NetSpec) -> NetSpec:
         """Return the net with layers computed in types of their own only as far as they can be."""
@@ -488,6 +492,7 @@ class Plan(ExchangePlan):
         )
         return {
             **attributes(self, "dtype", "loss", "recompute", "optimizer"),
+            "framework": self.framework if self.software.runs_transformers else None,
             "optimizer_kernels": kernels,
         }
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from paleo.cluster import Device, device_names, find_device
-from paleo.cluster.frameworks import FRAMEWORKS, Framework
+from paleo.cluster.frameworks import FRAMEWORKS, find_framework
 from paleo.core.checks import MAX_SIZE, is_whole, number, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import TypedDict
@@ -185,18 +185,9 @@ class RateSettings(TypedDict, total=False):
     ppp_comp: Annotated[Quantity, PPP_COMP]
 
 
-def _checked_framework(value: Any) -> Framework | None:
-    """Return a framework, also of its name, or None; raises UnknownNameError or SettingError."""
-    if isinstance(value, str):
-        return FRAMEWORKS[value]
-    if not isinstance(value, Framework | None):
-        raise SettingError(f"framework: expected a framework, got {shown(value)}")
-    return value
-
-
 FRAMEWORK = Setting(
     default=None,
-    check=_checked_framework,
+    check=find_framework,
     help="What runs the net: which operations share a kernel, what is cast, and how long the host "
     "takes for each.",
     describes=True,

@@ -21,6 +21,7 @@ from paleo.step.plan_keys import TRAINED
 from paleo.step.recompute import Recompute
 from paleo.step.settings import (
     DEVICE,
+    FRAMEWORK,
     LOSS,
     NET_BATCH_SIZE,
     OPTIMIZER,
@@ -41,8 +42,15 @@ def _bytes(value: Any) -> float:
         raise SettingError(f"workspace: {error}") from None
 
 
-#: Here, where no framework is asked about.
+#: Here, where most do not say what runs the net.
 MEMORY_KERNELS = replace(OPTIMIZER_KERNELS, shown_default="step by step, tensor by tensor")
+
+MEMORY_FRAMEWORK = replace(
+    FRAMEWORK,
+    describes=False,
+    help="What runs the net. Of transformers, whose models compose layers in steps, more is kept.",
+    shown_default="none",
+)
 
 
 class MemorySettings(TypedDict, total=False):
@@ -61,6 +69,7 @@ class MemorySettings(TypedDict, total=False):
     ]
     dtype: Annotated[str | Sequence[str], declared(GridSettings)["dtype"]]
     loss: Annotated[str, LOSS]
+    framework: Annotated[str | None, MEMORY_FRAMEWORK]
     recompute: Annotated[str | Recompute, RECOMPUTE]
     workspace: Annotated[
         float | str | None,
@@ -104,7 +113,7 @@ def memory(nets: NetLike | Iterable[NetLike], **settings: Unpack[MemorySettings]
     found = found_settings(MemorySettings, settings, mistakes, base=MemorySettings)
     mistakes.raise_as(PaleoError)
     of_all: dict[str, Any] = {
-        **{name: found[name] for name in ("optimizer", "optimizer_kernels", *TRAINED)},
+        **{name: found[name] for name in ("optimizer", "optimizer_kernels", "framework", *TRAINED)},
         "training": not found["inference"],
         "workspace": found["workspace"],
     }

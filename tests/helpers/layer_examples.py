@@ -178,6 +178,7 @@ EXAMPLES = [
     Example("GatedDelta", {"chunk": 4, "resumes": True}, FEATURE_DELTAS),
     Example("Dropout", {"dropout_keep_prob": 0.5}),
     Example("Activation", {"function": "relu"}),
+    Example("Activation", {"function": "gelu", "custom": True}),
     Example("Gated", {}, (SEQUENCE, SEQUENCE)),
     Example("Gated", {"function": "gelu"}, (SEQUENCE,)),
     Example("PReLU", {}),

@@ -33,7 +33,7 @@ from paleo.views.tables.mesh_memory import mesh_memory_tables
 @click.command("memory", short_help="Memory of training or inference, and what fits.")
 @nets_argument
 @setting_options(MemorySettings, "batch_size", "optimizer", "optimizer_kernels")
-@setting_options(MemorySettings, *TRAINED, "inference", "dtype")
+@setting_options(MemorySettings, *TRAINED, "framework", "inference", "dtype")
 @setting_option(declared(MemorySettings)["workspace"], type=str)
 @setting_options(MemorySettings, "device")
 @setting_options(MeshMemorySettings, "cluster", "workers", *MESH)
@@ -59,6 +59,7 @@ def command(
       paleo memory resnet50 --batch_size=32
       paleo memory vgg16 --batch_size=64 --optimizer=adam --device=K40
       paleo memory gpt2 --batch_size=8 --dtype=mixed_bf16 --recompute=full
+      paleo memory llama3_2_1b --batch_size=2 --framework=transformers
       paleo memory googlenet --inference --dtype=fp16
       paleo memory alexnet --workspace="1 GiB" --device=TITAN_X
       paleo memory nin_227 --scale_input=2

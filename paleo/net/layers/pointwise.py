@@ -93,6 +93,11 @@ class Activation(Pointwise):
     is_pointwise: ClassVar[bool] = True
 
     function: str = key(Name(FUNCTIONS, aliases=spellings(FUNCTIONS, "aliases")), "which function")
+    custom: bool = key(
+        Flag(),
+        "whether the net's own code composes it of simpler functions, as some do GELU",
+        default=False,
+    )
 
     @property
     def said(self) -> dict[str, str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
+from paleo.cluster.frameworks import Framework, find_framework
 from paleo.core.attributes import Ends, at_ends, attributes, with_ends
 from paleo.core.checks import MAX_COUNT, is_number, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
@@ -26,7 +27,7 @@ from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical
 from paleo.net.importers import ImportOptions
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
-from paleo.step.loss import NONE, with_loss
+from paleo.step.loss import NONE, composed, with_loss
 from paleo.step.matrices import Matrix, matrices
 from paleo.step.memory.liveness import Schedule, scheduled
 from paleo.step.memory.usage import Step
@@ -193,6 +194,7 @@ def footprint(
     training: bool = True,
     dtype: str = "fp32",
     loss: str = NONE,
+    framework: str | Framework | None = None,
     recompute: str | Recompute = NOTHING,
     workspace: float = 0,
     importing: ImportOptions | None = None,
@@ -203,7 +205,9 @@ def footprint(
     "forloop" of PyTorch; None: tensor by tensor); in inference there is none. `dtype` is one of
     paleo.core.tensor.PRECISIONS: training in mixed precision keeps parameters in fp32, with copies
     of them for the layers to read; inference has the copies alone. A language model that ends at
-    scores has the `loss` in training, one of paleo.step.loss.LOSSES. `recompute` says what is
+    scores has the `loss` in training, one of paleo.step.loss.LOSSES. Of `framework`, one of
+    paleo.cluster.FRAMEWORKS, only those matter whose models compose layers in steps, which keep
+    more: "transformers". `recompute` says what is
     computed again in training, "none", "selective" or "full": see paleo.step.recompute. `workspace`
     are bytes to add at every point, such as a library's scratch memory. `importing` is for files of
     other frameworks, as in `load`. Raises a PaleoError with every mistake in settings and file.
@@ -217,6 +221,7 @@ def footprint(
     added = mistakes.check(_checked_bytes, workspace, "workspace")
     mistakes.check(find_precision, dtype)
     again = mistakes.check(find_recompute, recompute)
+    software = mistakes.check(find_framework, framework)
     if batch_size is not None:
         mistakes.check(checked_batch, batch_size)
     spec = mistakes.check(load, net, importing)
@@ -227,6 +232,7 @@ def footprint(
     assert added is not None
     assert again is not None
     assert spec is not None
+    spec = composed(spec, software)
     graph = build(spec, batch_size, dtype, keep_shape)
     step = step_of(spec, graph, chosen if training else None, again)
     schedule, sums = step.schedule, step.sums()
@@ -298,6 +304,7 @@ def largest_batch(
     training: bool = True,
     dtype: str = "fp32",
     loss: str = NONE,
+    framework: str | Framework | None = None,
     recompute: str | Recompute = NOTHING,
     workspace: float = 0,
     importing: ImportOptions | None = None,
@@ -318,6 +325,7 @@ def largest_batch(
     added = mistakes.check(_checked_bytes, workspace, "workspace")
     mistakes.check(find_precision, dtype)
     again = mistakes.check(find_recompute, recompute)
+    software = mistakes.check(find_framework, framework)
     spec = mistakes.check(load, net, importing)
     if spec and training:
         spec = mistakes.check(with_loss, spec, loss)
@@ -326,7 +334,7 @@ def largest_batch(
     assert again is not None
     assert added is not None
     assert spec is not None
-    spec.of_numbers()
+    spec = composed(spec.of_numbers(), software)
     left = math.floor(room) - math.ceil(added)
     added_by = chosen if training else None
     sums = functools.partial(_deciding_sums, spec, dtype, added_by, again)
@@ -344,7 +352,8 @@ def largest_batch(
 def step_for(net: NetSpec, batch_size: Quantity, **settings: Any) -> Step:
     """Return the training step of a net that is `footprint`'s with these settings, all of them."""
     optimizer = find_optimizer(settings["optimizer"], settings["optimizer_kernels"])
-    graph = build(with_loss(net, settings["loss"]), batch_size, settings["dtype"], keep_shape)
+    net = composed(with_loss(net, settings["loss"]), settings.get("framework"))
+    graph = build(net, batch_size, settings["dtype"], keep_shape)
     return step_of(net, graph, optimizer, settings["recompute"])
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from paleo.core.checks import shown
 from paleo.net.importers.transformers.config import Config
 
+#: GELU that a model's own code composes: NewGELUActivation and the like.
+OWN_GELU = "gelu_new"
 #: transformers' names, and the function of a layer.
 _FUNCTIONS = {
     "gelu": "gelu",
     "gelu_10": "gelu",
-    "gelu_accurate": "gelu",
-    "gelu_fast": "gelu",
-    "gelu_new": "gelu",
+    "gelu_accurate": OWN_GELU,
+    "gelu_fast": OWN_GELU,
+    "gelu_new": OWN_GELU,
     "gelu_python": "gelu",
     "gelu_pytorch_tanh": "gelu",
     "gelu_python_tanh": "gelu",
@@ -43,3 +45,8 @@ def function(c: Config, key: str, named: str = "") -> str:
     hint = c.mistakes.near(name, _FUNCTIONS)
     c.wrong(key.removeprefix("$"), f"unknown function {shown(name)}{hint}")
     return "silu"
+
+
+def plain(name: str) -> str:
+    """Return the function of the format, whoever's code it is."""
+    return "gelu" if name == OWN_GELU else name

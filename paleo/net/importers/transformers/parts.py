@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block, Path
+from paleo.net.importers.transformers.functions import OWN_GELU, plain
 
 #: How many positions there are: a number, or the text of a dimension.
 Length: TypeAlias = int | str
@@ -43,7 +44,8 @@ def linear(
 
 def activation(block: Block, name: str, x: Path, function: str) -> Path:
     """Write a function of each element."""
-    return block.add(name, "Activation", x, function=function)
+    own: dict[str, Any] = {"custom": True} if function == OWN_GELU else {}
+    return block.add(name, "Activation", x, function=plain(function), **own)
 
 
 def add(block: Block, name: str, *parents: Path) -> Path:
@@ -270,7 +272,7 @@ class MLP:
 
 def gated(block: Block, function: str, *parents: Path) -> Path:
     """Write a function of a gate times what it lets through; one parent has both."""
-    return block.add("act", "Gated", *parents, function=function)
+    return block.add("act", "Gated", *parents, function=plain(function))
 
 
 @dataclass(frozen=True)
