@@ -16,7 +16,8 @@ Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`
 Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `memory` (with
             `OPTIMIZERS`), `collectives`, `timeline`, as the commands of these names answer them;
             `footprint`, `largest_batch`; `plans` has every way to share a net among devices, as
-            arrays. Those of a net take settings, or a `Scenario`, which
+            arrays, `best_plans` (the command `plan`) the best ways to train or run one. Those
+            of a net take settings, or a `Scenario`, which
             `scenario` finds and checks: a net on a cluster under a `Plan`
 Pieces      `estimate_forward`, `estimate_backward`, `estimate_update` and
             `estimate_communication` of a step; `data_parallel`, `model_parallel` and
@@ -87,6 +88,7 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.studies.datasets import DATASETS as DATASETS
     from paleo.studies.memory import memory as memory
     from paleo.studies.metrics import metrics as metrics
+    from paleo.studies.planning import best_plans as best_plans
     from paleo.studies.plans import plans as plans
     from paleo.studies.prices import prices as prices
     from paleo.studies.simulate import simulate as simulate
@@ -141,6 +143,7 @@ _PLACES = {
     "paleo.studies.datasets": ("DATASETS",),
     "paleo.studies.memory": ("memory",),
     "paleo.studies.metrics": ("metrics",),
+    "paleo.studies.planning": ("best_plans",),
     "paleo.studies.plans": ("plans",),
     "paleo.studies.prices": ("prices",),
     "paleo.studies.simulate": ("simulate",),

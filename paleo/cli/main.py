@@ -26,6 +26,7 @@ COMMANDS = (
     "summary",
     "simulate",
     "compare",
+    "plan",
     "metrics",
     "memory",
     "report",

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
@@ -47,6 +48,8 @@ class Output:
         separator: str | None,
         quiet: bool = False,
         arrangement: Arrangement = Arrangement(),  # noqa: B008 (it is frozen)
+        *,
+        is_ranked: bool = False,
     ) -> None:
         if separator is not None:
             separator = _SEPARATORS.get(separator, separator)
@@ -66,8 +69,13 @@ class Output:
         self.separator = separator or {"tsv": "\t", "csv": ","}.get(self.format, "")
         self.quiet = quiet
         self.arrangement = arrangement
-        if arrangement and self.format == "json":
-            raise click.UsageError("--columns, --wide, --sort and --top are for tables, not JSON")
+        if (replace(arrangement, top=None) if is_ranked else arrangement) and self.format == "json":
+            names = (
+                "--columns, --wide and --sort"
+                if is_ranked
+                else "--columns, --wide, --sort and --top"
+            )
+            raise click.UsageError(f"{names} are for tables, not JSON")
 
     @property
     def for_people(self) -> bool:
@@ -159,8 +167,11 @@ message_options = several(
 )
 
 
-def output_options(function: _F) -> _F:
-    """Add the options of output, passed to the command as one `output`."""
+def output_options(function: _F, *, is_ranked: bool = False) -> _F:
+    """Add the options of output, passed to the command as one `output`.
+
+    Where rows are ranked, JSON has as many as --top says, too.
+    """
 
     @click.option(
         "--format",
@@ -210,9 +221,14 @@ def output_options(function: _F) -> _F:
         **kwargs: Any,
     ) -> Any:
         arrangement = Arrangement(tuple(only_columns), wide, sort, top)
-        return function(output=Output(output_format, separator, quiet, arrangement), **kwargs)
+        how = (output_format, separator, quiet, arrangement)
+        return function(output=Output(*how, is_ranked=is_ranked), **kwargs)
 
     return command  # type: ignore[return-value]
+
+
+#: The options of output of a command whose rows are the best of many.
+ranked_options = functools.partial(output_options, is_ranked=True)
 
 
 def layers_option(function: _F) -> _F:

@@ -19,6 +19,7 @@ from paleo.studies.compare import Comparison
 from paleo.studies.compare.plans import PlansComparison
 from paleo.studies.folding import folded_fit, folded_summary
 from paleo.studies.metrics import Metrics
+from paleo.studies.planning import Planning
 from paleo.studies.summary import NetSummary
 from paleo.views.answers.comparison import comparison_answer
 from paleo.views.answers.measuring import (
@@ -29,6 +30,7 @@ from paleo.views.answers.measuring import (
 )
 from paleo.views.answers.memory import memory_answer
 from paleo.views.answers.metrics import TRAINING, metrics_answer
+from paleo.views.answers.planning import planning_answer
 from paleo.views.answers.plans import plans_answer
 from paleo.views.answers.simulation import run_answer, simulation_answer
 from paleo.views.answers.summary import summary_answer
@@ -40,6 +42,7 @@ from paleo.views.tables.comparison import comparison_tables, totals_table
 from paleo.views.tables.measuring import fullpass_table, profile_table
 from paleo.views.tables.memory import memory_table, memory_tables
 from paleo.views.tables.metrics import metrics_table
+from paleo.views.tables.planning import planning_tables
 from paleo.views.tables.plans import plans_table
 from paleo.views.tables.ranking import ranking_table
 from paleo.views.tables.simulation import simulation_table, simulation_tables
@@ -82,6 +85,7 @@ _ALONE: dict[type, View] = {
         ),
     ),
     PlansComparison: View(plans_answer, lambda found: [plans_table(found)], charts_of.of_plans),
+    Planning: View(planning_answer, planning_tables, charts_of.of_planning),
     Profiles: View(
         lambda found: profile_answer(found.runs),
         lambda found: list(map(profile_table, found.runs)),

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from paleo.measure.validate.report import Report
     from paleo.studies.compare.plans import PlansComparison
     from paleo.studies.mesh_memory import MeshMemory
+    from paleo.studies.planning import Planning
 
 
 def of_simulation(simulation: Simulation) -> tuple[Chart, ...]:
@@ -100,6 +101,13 @@ def of_plans(found: PlansComparison) -> tuple[Chart, ...]:
     from paleo.views.charts.plans import plans_charts  # here, since few commands have plans
 
     return drawable(plans_charts(found))
+
+
+def of_planning(found: Planning) -> tuple[Chart, ...]:
+    """Return the charts of a search for plans; raises SettingError if there is nothing to draw."""
+    from paleo.views.charts.planning import planning_charts
+
+    return drawable(planning_charts(found))
 
 
 def of_comparison(comparison: Comparison) -> tuple[Chart, ...]:
