@@ -68,10 +68,10 @@ def best_plans(
     PaleoError with every mistake, and if no plan can be, fits, or keeps to the limits.
 
     >>> found = paleo.best_plans(
-    ...     "gpt2", cluster="dgx_a100", workers=8, global_batch=64, tp=[1, 2], pp=1, zero=[0, 1]
+    ...     "resnet50", device=["T4", "L4"], objective="cost", latency="10 ms", batch_size=[1, 4]
     ... )
-    >>> found.best.settings["tp"], found.considered
-    (1, 1008)
+    >>> found.best.place, found.best.batch, found.considered, found.feasible
+    ('L4', 4, 4, 3)
     """
     mistakes = Mistakes()
     known = declared(PlanningSettings)
@@ -227,9 +227,9 @@ def _none_keeps(search: Search) -> Mistakes:
     plan = search.plan(place)
     for name, (value, most) in values.items():
         unit = "bytes" if name == "memory" else units[name]
-        taken, limit_said = _in_unit(value, unit, most), _in_unit(most, unit, most)
+        taken, limit_said = _in_unit(value, unit, value), _in_unit(most, unit, most)
         share = value / most
-        by = f"{share:.3g} times as much" if share >= 2 else f"{100 * (share - 1):.2g} % too much"
+        by = f"{share:,.0f} times as much" if share >= 2 else f"{100 * (share - 1):.2g} % too much"
         found.add(f"{name}: the nearest needs {taken} of {limit_said}, {by}: {plan.options}")
     return found
 
@@ -262,6 +262,9 @@ def _notes(search: Search) -> Iterator[str]:
             "steps of plans differ in samples: how many more epochs a larger batch needs is not "
             "modelled; --global_batch gives all the same, --max_batch the most"
         )
+    for limit in question.limits:
+        if limit.name == "max_batch":
+            yield f"steps have at most {int(limit.most):,} samples (--max_batch)"
     optimizers = {plans.scenario.plan.optimizer for plans in search.every}
     if not question.serves and optimizers == {"sgd"} and tokens_of(search.every[0].scenario.net):
         yield "the optimizer is sgd, which keeps no state: --optimizer=adamw keeps 8 bytes a weight"

@@ -10,7 +10,6 @@ from paleo.core.checks import MAX_COUNT, MAX_SIZE, is_number, is_whole, python_i
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import NamedTuple
 from paleo.core.units import parse
-from paleo.costs import CostModel
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import Setting, choice, declared, listing
 from paleo.step.distributed_settings import SCHEMES, SynchronousSettings
@@ -26,6 +25,7 @@ from paleo.step.settings import (
     KernelSettings,
     LossSettings,
     OptimizerSettings,
+    RateSettings,
 )
 from paleo.studies.training import PowerSettings, TokenSettings, TrainingSettings, checked_price
 
@@ -50,7 +50,7 @@ OF_MESH = ("tp", "pp", "cp", "ep", "micro_batch", "zero", "interleave", "schedul
 LIMITS = ("max_memory", "max_batch", "max_devices")
 OF_ALL = ("sequence_parallel", "recompute", "accumulate", "context", "order")
 PRICED = (
-    *("dtype", "cost_model", "ppp_comp", "ppp_comm", *KernelSettings.__annotations__),
+    *("dtype", *RateSettings.__annotations__, "ppp_comm", *KernelSettings.__annotations__),
     *(*ConvolutionSettings.__annotations__, *OptimizerSettings.__annotations__),
     *(*GradientSettings.__annotations__, "loss", "overlap", "bucket", "nccl", "schemes"),
 )
@@ -156,6 +156,7 @@ _POWERS = "powers of two"
 
 
 class PlanningSettings(
+    RateSettings,
     KernelSettings,
     LossSettings,
     ConvolutionSettings,
@@ -172,8 +173,6 @@ class PlanningSettings(
     device: Annotated[Any, _GRID["device"]]
     network: Annotated[Any, _GRID["network"]]
     dtype: Annotated[str | Sequence[str], _GRID["dtype"]]
-    cost_model: Annotated[str | CostModel, _GRID["cost_model"]]
-    ppp_comp: Annotated[float, _GRID["ppp_comp"]]
     ppp_comm: Annotated[float, _GRID["ppp_comm"]]
     importing: ImportOptions | None
     workers: Annotated[

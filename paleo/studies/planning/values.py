@@ -261,6 +261,22 @@ class Planning(Result):
             return "training"
         return "a million tokens" if self.best.tokens else "a million samples"
 
+    @property
+    def may_miss(self) -> dict[str, float]:
+        """Of the limits that the best plan misses at the slow end of its error band, what it is.
+
+        The values are by the names of the limits.
+        """
+        best, high = self.best, self.best.ends[1]
+        if high is None:
+            return {}
+        slow = {"latency": high, "deadline": best.time(high), "budget": best.cost(high)}
+        return {
+            limit.name: value
+            for limit in self.question.limits
+            if (value := slow.get(limit.name)) is not None and value > limit.most
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         question = self.question
@@ -278,6 +294,7 @@ class Planning(Result):
             "front": [plan.to_dict() for plan in self.front],
             "alternatives": [each.to_dict() for each in self.alternatives],
             "sensitivity": [each.to_dict() for each in self.changes],
+            "may_miss": self.may_miss,
             "sureness": self.sureness.to_dict(),
             "notes": list(self.notes),
         }

@@ -49,7 +49,7 @@ def planning_answer(found: Planning) -> list[str]:
     why = list(_why(found))
     if why:
         sentences.append(f"Why others are behind: {'; '.join(why)}.")
-    sentences += filter(None, (_sure(found), _changes(found)))
+    sentences += filter(None, (_missed(found), _sure(found), _changes(found)))
     return sentences
 
 
@@ -109,6 +109,18 @@ def _reason(found: Planning, each: Alternative) -> str:
     assert each.behind is not None
     part = f" ({part_said(each.part)})" if each.part and each.setting != "place" else ""
     return f"{difference(each.plan, found.best)} {_behind(found, each.behind)}{part}"
+
+
+def _missed(found: Planning) -> str:
+    """Return which limits the best plan misses at the slow end of its band, "" if none."""
+    digits = found.best.scenario.plan.digits
+    said = [
+        f"the {name} ({rounded(value, digits)} {found.question.currency})"
+        if name == "budget"
+        else f"the {name} ({duration(value, digits)})"
+        for name, value in found.may_miss.items()
+    ]
+    return f"At the slow end of its band it misses {listed(said)}." if said else ""
 
 
 def _sure(found: Planning) -> str:
