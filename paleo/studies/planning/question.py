@@ -21,6 +21,8 @@ MILLION = 1e6
 MOST_SAMPLES = 32_768
 #: A plan at a limit keeps to it, whatever rounding makes of it.
 _ROUNDING = 1e-12
+#: Numbers that sums in another order may make of one differ by less, and have so much in common.
+_ALIKE, _DIGITS = 1e-9, 2.0**36
 
 
 @dataclass(frozen=True)
@@ -112,16 +114,22 @@ class Question:
                 for limit in self.limits
             ]
             keeps.append(np.reshape(own, (len(self.limits), len(plans))).astype(bool))
-        scores = np.concatenate([self.score(plans) for plans in every])
-        return Scored(scores, np.concatenate(fits), np.concatenate(keeps, axis=1))
+        columns = [[self.score(plans), plans.seconds, plans.memory] for plans in every]
+        scores, seconds, memory = (np.concatenate(each) for each in zip(*columns, strict=True))
+        keys = np.stack([scores, seconds, memory.astype(float)])
+        return Scored(scores, np.concatenate(fits), np.concatenate(keeps, axis=1), _rounded(keys))
 
 
 class Scored(NamedTuple):
-    """Of all plans: what is least of the best, which fit a device, and which keep each limit."""
+    """Of all plans: what is least of the best, which fit a device, and which keep each limit.
+
+    `keys` are what plans are put in order by: that, then seconds of a step, then memory.
+    """
 
     scores: Array
     fits: Array
     keeps: Array
+    keys: Array
 
     @property
     def feasible(self) -> Array:
@@ -129,11 +137,33 @@ class Scored(NamedTuple):
         found: Array = self.fits & self.keeps.all(axis=0) & ~np.isnan(self.scores)
         return found
 
+    def ordered(self) -> Array:
+        """Return the places of all plans that can be taken, best first."""
+        places = np.flatnonzero(self.feasible)
+        found: Array = places[np.lexsort(self.keys[::-1, places])]
+        return found
+
     def best(self) -> int | None:
-        """Return the place of the best plan, the first of several; None if none can be taken."""
-        own = np.where(self.feasible, self.scores, np.inf)
-        place = int(np.argmin(own)) if len(own) else 0
-        return place if len(own) and np.isfinite(own[place]) else None
+        """Return the place of the first of these, None if there are none."""
+        least = np.where(self.feasible, self.keys[0], np.inf).min(initial=np.inf)
+        if not np.isfinite(least):
+            return None
+        places = np.flatnonzero(self.feasible & (self.keys[0] == least))
+        return int(places[np.lexsort(self.keys[::-1, places])[0]])
+
+    def is_best(self, place: int) -> bool:
+        """Tell whether a plan can be taken and none is better, but for what rounding makes."""
+        feasible = self.feasible
+        if not feasible[place]:
+            return False
+        return bool(self.scores[place] <= self.scores[feasible].min() * (1 + _ALIKE))
+
+
+def _rounded(values: Array) -> Array:
+    """Return numbers without the digits in which equal ones may differ."""
+    mantissas, exponents = np.frexp(values)
+    found: Array = np.ldexp(np.round(mantissas * _DIGITS) / _DIGITS, exponents)
+    return found
 
 
 def found_limits(found: Mapping[str, Any], question: Question, currency: str) -> tuple[Limit, ...]:

@@ -76,11 +76,10 @@ class Search:
         Among equals the quicker is first, then that with less memory. Those that take and need
         exactly the same as one before are left out.
         """
-        keys = [self.scored.scores, self.together("seconds"), self.together("memory")]
-        workers = self.together("workers")
+        keys, workers = self.scored.keys, self.together("workers")
         known: set[Any] = set()
         found = []
-        for place in self._ordered().tolist():
+        for place in self.scored.ordered().tolist():
             plans, _ = self.source(place)
             key = (id(plans.scenario.plan.device), workers[place], *(key[place] for key in keys))
             if key not in known:
@@ -88,13 +87,6 @@ class Search:
                 found.append(place)
             if len(found) == count:
                 break
-        return found
-
-    def _ordered(self) -> Array:
-        """Return the places of all plans that can be taken, best first."""
-        places = np.flatnonzero(self.scored.feasible)
-        keys = [self.together("memory"), self.together("seconds"), self.scored.scores]
-        found: Array = places[np.lexsort([key[places] for key in keys])]
         return found
 
     def divisions(self) -> list[int]:
@@ -111,7 +103,7 @@ class Search:
             groups += [(*where, *row) for row in rows]
         known: set[Any] = set()
         found = []
-        for place in self._ordered().tolist():
+        for place in self.scored.ordered().tolist():
             if groups[place] not in known:
                 known.add(groups[place])
                 found.append(place)

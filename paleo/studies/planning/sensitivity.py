@@ -10,6 +10,7 @@ from dataclasses import replace
 from paleo.core.quantity import Array, np
 from paleo.costs.error_bands import Band
 from paleo.studies.planning.candidates import Candidates
+from paleo.studies.planning.question import Scored
 from paleo.studies.planning.search import Search
 from paleo.studies.planning.values import Change, Sureness
 
@@ -30,14 +31,15 @@ def changes(search: Search, best: int) -> list[Change]:
     """Return what is the least change of each kind that lets another plan be best.
 
     Times of communication and prices are looked at from a quarter to four times of what they are,
-    those of computation as far as the error band of the best plan reaches, all else as it is. (Of
-    messages that hide behind computation just what shows is changed.)
+    those of computation as far as the error band of the best plan reaches, and all times of its
+    kind of device up to the end of that, all else as it is. (Of messages that hide behind
+    computation what shows is changed alone.)
     """
     own, _ = search.source(best)
     low, high = own.band.ends if own.band else (None, None)
     band = (low or 1 / _FAR, high or _FAR)
     every = search.every
-    kinds: dict[str, tuple[_Changed, tuple[float, float]]] = {}
+    kinds: dict[str, tuple[_Changed, tuple[float, ...]]] = {}
     if any(plans.communication.any() for plans in every):
         kinds["communication"] = (
             lambda plans, factor: plans.taking(communication=factor),
@@ -48,7 +50,7 @@ def changes(search: Search, best: int) -> list[Change]:
         on_own = functools.partial(_on_place, own.place)
         kinds["device"] = (
             on_own(lambda plans, factor: plans.taking(factor, factor)),
-            band,
+            band[1:],
         )
         if search.question.objective == "cost" or _has_budget(search):
             kinds["price"] = (on_own(_priced), (1 / _FAR, _FAR))
@@ -80,25 +82,24 @@ def _priced(plans: Candidates, factor: float) -> Candidates:
 def _change(search: Search, best: int, what: str, changed: _Changed, end: float) -> Change:
     """Return the factor nearest to 1, on the way to an end, from which on another plan is best."""
 
-    def winner(factor: float) -> int | None:
-        plans = tuple(changed(plans, factor) for plans in search.every)
-        return search.question.scored(plans).best()
+    def scored(factor: float) -> Scored:
+        return search.question.scored([changed(plans, factor) for plans in search.every])
 
     before = 1.0
     for step in range(1, _STEPS + 1):
         factor = end ** (step / _STEPS)
-        if winner(factor) != best:
+        if not scored(factor).is_best(best):
             break
         before = factor
     else:
         return Change(what, end)
     for _ in range(_HALVED):
         middle = math.sqrt(before * factor)
-        if winner(middle) == best:
+        if scored(middle).is_best(best):
             before = middle
         else:
             factor = middle
-    place = winner(factor)
+    place = scored(factor).best()
     return Change(what, end, factor, None if place is None else search.plan(place))
 
 

@@ -135,7 +135,7 @@ class FoundPlan:
             **self.settings,
             "latency_s" if self.question.serves else "step_s": seconds,
             **rates,
-            "memory_bytes": self.memory,
+            "memory_bytes": self.memory or None,  # which no plan needs, but one that is not known
             "memory_capacity_bytes": self.capacity,
             "cost": self.cost(seconds),
             "energy_j": self.energy(seconds),

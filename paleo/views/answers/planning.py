@@ -156,13 +156,16 @@ def _changes(found: Planning) -> str:
         ends = {
             name: sorted(each.end for each in found.changes if each.what == name) for name in same
         }
-        between = [
-            _called(found, name, f"{rounded(low, 2)} to {rounded(high, 2)}")
-            for name, (low, high) in ends.items()
-        ]
+        between = [_called(found, name, _range(own)) for name, own in ends.items()]
         said.append(f"it stays the best where {listed(between, 'or')}")
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _range(ends: list[float]) -> str:
+    """Return from where to where a factor was looked at, of one end or both."""
+    *first, last = (rounded(end, 2) for end in ends)
+    return f"{first[0]} to {last}" if first else f"up to {last}"
 
 
 def _called(found: Planning, what: str, factor: str) -> str:
