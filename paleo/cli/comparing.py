@@ -6,8 +6,8 @@ from typing import Any
 
 from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, say_no_effect
-from paleo.cli.plan import beside_plan, say_what_is_used
 from paleo.cli.plotting import Plot
+from paleo.cli.setting_groups import beside_plan, say_what_is_used
 
 
 def print_plans(

@@ -17,9 +17,9 @@ from paleo.cli.options import (
     several,
     verbose,
 )
-from paleo.cli.plan import CONVOLUTIONS, say_what_is_used
 from paleo.cli.plotting import Plot, plot_option_of
 from paleo.cli.printing import say
+from paleo.cli.setting_groups import CONVOLUTIONS, say_what_is_used
 from paleo.measure.executors import EXECUTORS
 from paleo.measure.profile.setup import MeasuringSettings, Nets
 from paleo.step.plan import RATED

@@ -9,7 +9,8 @@ import click
 from paleo.cli.comparing import print_plans
 from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, is_given, layers_option, nets_argument, setting_options
-from paleo.cli.plan import (
+from paleo.cli.plotting import Plot, result_options
+from paleo.cli.setting_groups import (
     CLUSTER,
     CONVOLUTIONS,
     KERNELS,
@@ -18,7 +19,6 @@ from paleo.cli.plan import (
     UPDATE,
     say_what_is_used,
 )
-from paleo.cli.plotting import Plot, result_options
 from paleo.step.plan import RATED
 from paleo.studies.compare import compare
 from paleo.studies.compare.comparison import CompareSettings

@@ -16,8 +16,8 @@ from paleo.cli.options import (
     setting_option,
     setting_options,
 )
-from paleo.cli.plan import MESH, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
+from paleo.cli.setting_groups import MESH, say_what_is_used
 from paleo.core.errors import SettingError
 from paleo.step.declarations import declared
 from paleo.step.plan_keys import TRAINED

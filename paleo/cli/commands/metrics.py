@@ -8,7 +8,8 @@ import click
 
 from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_option, setting_options
-from paleo.cli.plan import (
+from paleo.cli.plotting import Plot, result_options
+from paleo.cli.setting_groups import (
     CLUSTER,
     PRICING,
     SCHEDULE,
@@ -17,7 +18,6 @@ from paleo.cli.plan import (
     say_what_has_no_effect,
     say_what_is_used,
 )
-from paleo.cli.plotting import Plot, result_options
 from paleo.step.declarations import declared
 from paleo.step.plan import SHARES
 from paleo.step.plan_keys import TRAINED

@@ -8,8 +8,8 @@ import click
 
 from paleo.cli.edits import NetEdits, net_options
 from paleo.cli.options import NET, Output, ranked_options, setting_option, setting_options
-from paleo.cli.plan import SCHEDULE, say_what_is_used
 from paleo.cli.plotting import Plot, plot_option
+from paleo.cli.setting_groups import SCHEDULE, say_what_is_used
 from paleo.core.errors import SettingError
 from paleo.step.declarations import declared
 from paleo.studies.planning import COUNT, PlanningSettings, best_plans

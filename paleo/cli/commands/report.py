@@ -17,7 +17,7 @@ from paleo.cli.options import (
     setting_options,
     verbose,
 )
-from paleo.cli.plan import KERNELS, MESH, SCHEDULE, SYNCHRONOUS, Several, say_what_is_used
+from paleo.cli.setting_groups import KERNELS, MESH, SCHEDULE, SYNCHRONOUS, Several, say_what_is_used
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions

@@ -9,7 +9,8 @@ import click
 
 from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_option, setting_options
-from paleo.cli.plan import (
+from paleo.cli.plotting import Plot, result_options
+from paleo.cli.setting_groups import (
     CLUSTER,
     MESH,
     PRICING,
@@ -19,7 +20,6 @@ from paleo.cli.plan import (
     say_what_has_no_effect,
     say_what_is_used,
 )
-from paleo.cli.plotting import Plot, result_options
 from paleo.cli.tracing import Trace, trace_option
 from paleo.step.declarations import declared
 from paleo.step.parallelism import PARALLELISMS

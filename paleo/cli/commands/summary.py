@@ -16,8 +16,8 @@ from paleo.cli.options import (
     say_no_effect,
     setting_options,
 )
-from paleo.cli.plan import CONVOLUTIONS, KERNELS, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
+from paleo.cli.setting_groups import CONVOLUTIONS, KERNELS, say_what_is_used
 from paleo.core.errors import results_of
 from paleo.step.declarations import declared
 from paleo.step.plan import RATED
