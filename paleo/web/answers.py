@@ -45,8 +45,9 @@ from paleo.views.tables.stages import remedies_table, stages_table
 from paleo.views.tables.summary import by_type_table, summary_table
 from paleo.web import predefined
 from paleo.web.cache import Cache
-from paleo.web.commands import command_lines
+from paleo.web.commands import command_lines, plan_line
 from paleo.web.fair_lock import Turns
+from paleo.web.plans import planned
 from paleo.web.settings import COMPARED, DEPENDS, PLANNED, PRICED, PageSettings
 from paleo.web.uploads import Uploaded
 
@@ -95,6 +96,8 @@ class Answers:
             return found
         if what == COMPARE:
             return self._texts.get(asked, lambda: self._compared(settings, uploaded), len)
+        if what == PLAN:
+            return self._texts.get(asked, lambda: self._planned(settings, uploaded), len)
         key = uploaded.key if uploaded else settings.net
         net = self._net(key, settings, uploaded)
         with net.lock, self._turns.turn():
@@ -125,6 +128,14 @@ class Answers:
             raise SettingError(said) from None
         with self._turns.turn():
             return compared(settings, other, first, second)
+
+    def _planned(self, settings: PageSettings, uploaded: Uploaded | None) -> str:
+        net = _with_dims(uploaded.net if uploaded else predefined.net(settings.net), settings)
+        commands = [{"label": "the best plans", "text": plan_line(settings, net)}]
+        with self._turns.turn():
+            return _json(
+                {"settings": settings.to_dict(), **planned(settings, net), "commands": commands}
+            )
 
     def _overview(self, settings: PageSettings, uploaded: Uploaded | None) -> Overview:
         net = self._net(uploaded.key if uploaded else settings.net, settings, uploaded)
@@ -307,8 +318,8 @@ def _csv(table: Callable[[Overview], Table]) -> Callable[[Overview], str]:
     return lambda overview: to_separated([table(overview)], ",")
 
 
-#: The kind of answer about two configurations beside each other.
-COMPARE = "compare"
+#: The kinds of answers about two configurations beside each other, and about all plans.
+COMPARE, PLAN = "compare", "plan"
 #: The kinds of answers, and what each has besides settings and commands.
 KINDS: dict[str, Callable[[Overview], dict[str, Any]]] = {
     "scaling": _scaling,

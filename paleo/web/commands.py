@@ -8,6 +8,7 @@ from typing import Any
 
 from paleo.cluster.frameworks import FRAMEWORKS, running
 from paleo.net.importers import CODE
+from paleo.net.spec import NetSpec
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.mesh import ORDER
@@ -16,6 +17,7 @@ from paleo.step.plan import COMPUTED
 from paleo.step.plan_keys import TRAINED
 from paleo.step.settings import DEFAULT_WORKERS
 from paleo.web import predefined
+from paleo.web.plans import plan_options
 from paleo.web.settings import DECLARED, MESH, PRICED, PageSettings
 
 #: The defaults of the commands' options, which need not be said; a training has to be.
@@ -91,6 +93,11 @@ def _memory(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]
         kernels = OPTIMIZERS[settings.optimizer].kernels_of(software, on_gpu)
         options["optimizer_kernels"] = kernels
     yield "the memory", _line(settings, "memory", said=("device",), **options)
+
+
+def plan_line(settings: PageSettings, net: NetSpec) -> str:
+    """Return the command line that prints the best plans of what the page shows."""
+    return _line(settings, "plan", said=("dataset", "epochs"), **plan_options(settings, net))
 
 
 def _line(settings: PageSettings, command: str, said: tuple[str, ...] = (), **options: Any) -> str:

@@ -287,6 +287,15 @@ def test_the_tried_degrees_are_those_of_nodes_heads_and_blocks() -> None:
     assert worker_counts(scenario, 100, on_mesh=False) == [1, 2, 4, 8, 16, 32, 64]
 
 
+def test_positions_that_are_divided_are_asked_of_one_device_where_nothing_else_is() -> None:
+    same: dict[str, Any] = {"cluster": "dgx_a100", "workers": 4, "global_batch": 16, "pp": 1}
+    same |= {"micro_batch": 4, "zero": 0, "interleave": 1, "recompute": "none", "tp": [1, 2]}
+    both = paleo.best_plans("gpt2", **same)
+    one = paleo.best_plans("gpt2", sequence_parallel=True, **same)
+    assert (both.considered, one.considered) == (3, 2)
+    assert {plan.settings["tp"] for plan in one.plans} == {1, 2}
+
+
 def test_equal_plans_are_listed_once() -> None:
     search = searched(made((1.0, 0.0)), made((1.0, 0.0), (2.0, 0.0)))
     assert search.ranked() == [0, 2]

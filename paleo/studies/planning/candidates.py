@@ -107,10 +107,11 @@ def on_mesh(
     workers = given.get("workers") or worker_counts(scenario, most, on_mesh=True)
     axes = mesh_axes(scenario, workers, given)
     apart = [axes.pop(name) for name in _APART]
+    both = apart[_APART.index("sequence_parallel")]
     for values in itertools.product(*apart):
         chosen = dict(zip(_APART, values, strict=True))
         grid = dict(axes)
-        if chosen["sequence_parallel"] and len(grid["tp"]) > 1:
+        if chosen["sequence_parallel"] and False in both and len(grid["tp"]) > 1:
             # One device alone divides no positions: the plan is the same as without.
             grid["tp"] = [tp for tp in grid["tp"] if tp > 1]
         yield _of_plans(scenario, rates, grid, chosen)

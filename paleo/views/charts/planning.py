@@ -26,20 +26,20 @@ def planning_charts(found: Planning) -> tuple[Chart, ...]:
     of = "latency" if serves else f"time of {found.cost_of}"
     names, common = labels(found.front, found.front)
 
-    def against_time(key: str, label: str, values: tuple[float | None, ...]) -> Chart:
+    def against_time(key: str, what: str, unit: str, values: tuple[float | None, ...]) -> Chart:
         front = Series("best of its kind", times, values, tuple(names))
         return Chart(
-            key, "points", f"{label[0].upper()}{label[1:]} against time of {_net(found)}", common,
-            f"{of} ({scale.unit})", label, (front,), log_x=is_wide([times]),
+            key, "points", f"{what} against time of {_net(found)}", common,
+            f"{of} ({scale.unit})", f"{what.lower()} ({unit})", (front,), log_x=is_wide([times]),
             log_y=is_wide([values]),
         )  # fmt: skip
 
     unit, (memory,) = in_one_unit([[float(plan.memory) for plan in found.front]], "bytes")
-    charts.append(against_time("memory", f"memory of a device ({unit.unit})", memory))
+    charts.append(against_time("plan_memory", "Memory of a device", unit.unit, memory))
     if all(plan.rates.price for plan in found.front):
         costs = tuple(plan.cost() for plan in found.front)
         money = found.question.currency
-        charts.append(against_time("cost", f"cost of {found.cost_of} ({money})", costs))
+        charts.append(against_time("plan_cost", f"Cost of {found.cost_of}", money, costs))
     return tuple(charts)
 
 
@@ -63,6 +63,6 @@ def _rates(found: Planning) -> Chart:
         what, tuple(names), tuple(shown.values), low=tuple(shown.low), high=tuple(shown.high)
     )
     return Chart(
-        "rates", "grouped", f"Speed of the best plans of {_net(found)}", common, "plan",
+        "plan_rates", "grouped", f"Speed of the best plans of {_net(found)}", common, "plan",
         f"{what} a second of a device", (series,),
     )  # fmt: skip

@@ -55,12 +55,14 @@ def settings_said(plan: FoundPlan) -> dict[str, str]:
         "dp": f"dp {own['dp']}",
         "cp": _unless(own["cp"], 1, "cp {}"),
         "ep": _unless(own["ep"], 1, "ep {}"),
-        "global_batch": f"{own['global_batch']:,} samples",
+        "global_batch": counted(own["global_batch"], "sample"),
         "micro_batch": f"micro-batch {own['micro_batch']}",
         "zero": f"ZeRO {own['zero']}",
         "interleave": _unless(own["interleave"], 1, "{} chunks a stage"),
         "schedule": _unless(own["schedule"], "1f1b", "{}"),
-        "sequence_parallel": "positions divided, too" if own["sequence_parallel"] else "",
+        "sequence_parallel": "positions divided, too"
+        if own["sequence_parallel"] and own["tp"] > 1
+        else "",
         "recompute": _recomputed(own["recompute"], usual="no recomputation"),
     }
 

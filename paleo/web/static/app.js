@@ -231,9 +231,9 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       }
     }
 
-    /** Return what is asked for beside the steps: the layers only where they are looked at. */
+    /** Return what is asked for beside the steps: layers and plans only where they are looked at. */
     _others(state) {
-      const kinds = state.view === "layers" ? ["memory", "layers"] : ["memory"];
+      const kinds = ["memory", ...({ layers: ["layers"], plans: ["plan"] }[state.view] || [])];
       const compares = Object.entries(state.values).some(([key, value]) => key.startsWith("other_") && value);
       if (compares) kinds.push("compare");
       else if (!this.isReport) this._alone();
@@ -243,7 +243,8 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     async _one(kind, state, number, signal) {
       const key = this._key(kind, state);
       if (this.shown[kind] === key) return;
-      const answer = await (kind === "compare" ? this._compared(state, signal) : this.source.ask(kind, state, signal));
+      const other = { compare: () => this._compared(state, signal), plan: () => this._planned(state, signal) }[kind];
+      const answer = await (other ? other() : this.source.ask(kind, state, signal));
       if (number !== this.latest) return; // never an older answer after a newer one
       this.results.show(kind, answer);
       this.shown[kind] = key;
@@ -261,6 +262,16 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       } catch (error) {
         if (!(error instanceof Paleo.Refusal)) throw error;
         this.wrong = error.lines;
+        return { wrong: error.lines };
+      }
+    }
+
+    /** Return the answer about the best plans; why there are none is said there alone. */
+    async _planned(state, signal) {
+      try {
+        return await this.source.ask("plan", state, signal);
+      } catch (error) {
+        if (!(error instanceof Paleo.Refusal)) throw error;
         return { wrong: error.lines };
       }
     }
@@ -400,6 +411,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     const defaults = Paleo.address.texts(report.settings);
     const app = new App(new Paleo.Report(report), choices, defaults, report.depends);
     const views = [1, 2, 3].reduce((found) => found.flatMap(Object.values), Object.values(report.views));
+    Paleo.by("tab-plans").hidden = true; // a report has no answers about them
     for (const kind of ["layers", "memory"]) {
       if (!views.some((view) => kind in view)) Paleo.by(`tab-${kind}`).hidden = true;
     }

@@ -26,6 +26,7 @@
           ...charts("workers-charts", SCALING, "table-scaling"),
         },
         compare: charts("beside-charts", COMPARE, "table-compare"),
+        plan: charts("plans-charts", ["plan_memory", "plan_cost"], "table-plans"),
         layers: charts("layers-charts", ["layers", "roofline"], "table-layers"),
         memory: {
           ...charts("memory-bar", ["memory"], "table-memory", true),
@@ -38,6 +39,7 @@
         fitting: new Paleo.Table(Paleo.by("fitting-table"), "table-fitting", "Plans that would fit"),
         compare: new Paleo.Table(Paleo.by("beside-table"), "table-compare", "Figures of both"),
         layers: new Paleo.Table(Paleo.by("layers-table"), "table-layers", "Layers"),
+        plan: new Paleo.Table(Paleo.by("plans-table"), "table-plans", "Best plans"),
         kinds: new Paleo.Table(Paleo.by("kinds-table"), "table-kinds", "Layers by type"),
         memory: new Paleo.Table(Paleo.by("memory-table"), "table-memory", "Memory by layer"),
       };
@@ -50,6 +52,7 @@
     show(kind, answer) {
       if (kind === "scaling") this._scaling(answer);
       else if (kind === "compare") this.compare(answer);
+      else if (kind === "plan") this._plans(answer);
       else {
         this._charts(kind, answer, null);
         this.tables[kind].show(answer.table, { blocks: answer.blocks || [] });
@@ -77,6 +80,17 @@
         this._charts("compare", answer, answer.settings ? answer.settings.workers : null);
       }
       this._commands();
+    }
+
+    /** Show the best plans, or why there are none. */
+    _plans(answer) {
+      const found = !answer.wrong;
+      Paleo.by("plans-answer").textContent = (answer.wrong || answer.answer).join(" ");
+      Paleo.by("plans-table").hidden = !found;
+      Paleo.by("plans-charts").hidden = !found;
+      if (!found) return;
+      this._charts("plan", answer, null);
+      this.tables.plan.show(answer.table);
     }
 
     /** Take away what there is no answer for. */
@@ -150,7 +164,7 @@
     }
 
     _commands() {
-      const all = ["scaling", "layers", "memory", "compare"].flatMap((kind) => this.commands[kind] || []);
+      const all = ["scaling", "layers", "memory", "compare", "plan"].flatMap((kind) => this.commands[kind] || []);
       const isFirst = ({ text }, i) => all.findIndex((other) => other.text === text) === i;
       const unique = all.filter(isFirst);
       const key = JSON.stringify(unique);
