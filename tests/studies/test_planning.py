@@ -296,6 +296,19 @@ def test_positions_that_are_divided_are_asked_of_one_device_where_nothing_else_i
     assert {plan.settings["tp"] for plan in one.plans} == {1, 2}
 
 
+@pytest.mark.slow
+def test_a_large_net_on_many_devices_has_the_best_plan_of_paleo_plans() -> None:
+    same: dict[str, Any] = {"cluster": "dgx_h100", "workers": 64, "global_batch": 512}
+    same |= {"dtype": "bf16", "sequence_parallel": True}
+    axes: dict[str, Any] = {"tp": [2, 4, 8], "pp": [1, 2, 4], "micro_batch": [1, 2]}
+    axes |= {"zero": [0, 1, 3], "recompute": ["none", "full"], "interleave": 1}
+    every = paleo.plans("llama3_70b", **same, **axes)
+    (place,) = every.best()
+    found = paleo.best_plans("llama3_70b", **same, **axes)
+    assert found.best.seconds == every.step_s[place]
+    assert (found.possible, found.fitting) == (every.valid.sum(), every.fits.sum())
+
+
 def test_equal_plans_are_listed_once() -> None:
     search = searched(made((1.0, 0.0)), made((1.0, 0.0), (2.0, 0.0)))
     assert search.ranked() == [0, 2]

@@ -201,7 +201,8 @@ def test_the_keyboard_reaches_and_works_everything(view: View) -> None:
     assert focus() == "tab-layers"
     view.shows(LENET, "cluster=", "workers=128", "scaling=strong", "fuse=true", "view=layers")
     press("End")
-    assert focus() == "tab-memory"
+    assert focus() == "tab-plans"
+    view.shows(LENET, "cluster=", "workers=128", "scaling=strong", "fuse=true", "view=plans")
     press("ArrowRight")
     assert focus() == "tab-workers"
 

@@ -178,10 +178,10 @@ def _planning(search: Search, count: int, notes: tuple[str, ...]) -> Planning:
     if best is None:
         _none_keeps(search).raise_as(SettingError)
     assert best is not None
-    ranked = search.ranked()
+    ranked = search.ranked(max(1, count))
     return Planning(
         question=search.question,
-        plans=tuple(map(search.plan, ranked[:count])),
+        plans=tuple(map(search.plan, ranked)),
         considered=considered,
         possible=possible,
         fitting=int(scored.fits.sum()),

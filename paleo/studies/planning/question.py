@@ -117,7 +117,7 @@ class Question:
         columns = [[self.score(plans), plans.seconds, plans.memory] for plans in every]
         scores, seconds, memory = (np.concatenate(each) for each in zip(*columns, strict=True))
         keys = np.stack([scores, seconds, memory.astype(float)])
-        return Scored(scores, np.concatenate(fits), np.concatenate(keeps, axis=1), _rounded(keys))
+        return Scored(scores, np.concatenate(fits), np.concatenate(keeps, axis=1), keys)
 
 
 class Scored(NamedTuple):
@@ -139,17 +139,19 @@ class Scored(NamedTuple):
 
     def ordered(self) -> Array:
         """Return the places of all plans that can be taken, best first."""
-        places = np.flatnonzero(self.feasible)
-        found: Array = places[np.lexsort(self.keys[::-1, places])]
+        return self._in_order(np.flatnonzero(self.feasible))
+
+    def _in_order(self, places: Array) -> Array:
+        found: Array = places[np.lexsort(_rounded(self.keys[::-1, places]))]
         return found
 
     def best(self) -> int | None:
         """Return the place of the first of these, None if there are none."""
-        least = np.where(self.feasible, self.keys[0], np.inf).min(initial=np.inf)
-        if not np.isfinite(least):
+        feasible = self.feasible
+        if not feasible.any():
             return None
-        places = np.flatnonzero(self.feasible & (self.keys[0] == least))
-        return int(places[np.lexsort(self.keys[::-1, places])[0]])
+        near = self.scores <= self.scores[feasible].min() * (1 + _ALIKE)
+        return int(self._in_order(np.flatnonzero(feasible & near))[0])
 
     def is_best(self, place: int) -> bool:
         """Tell whether a plan can be taken and none is better, but for what rounding makes."""

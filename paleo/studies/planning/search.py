@@ -81,7 +81,8 @@ class Search:
         found = []
         for place in self.scored.ordered().tolist():
             plans, _ = self.source(place)
-            key = (id(plans.scenario.plan.device), workers[place], *(key[place] for key in keys))
+            same = (f"{key[place]:.10g}" for key in keys)  # but for rounding
+            key = (id(plans.scenario.plan.device), workers[place], *same)
             if key not in known:
                 known.add(key)
                 found.append(place)

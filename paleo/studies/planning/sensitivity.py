@@ -19,9 +19,9 @@ _FAR = 4.0
 #: Steps on a logarithmic scale from 1 to an end, and how often one of them is halved.
 _STEPS, _HALVED = 24, 12
 #: Standard deviations on each side that errors are looked at, and at how many places.
-_SIDES, _PLACES = 5.0, 201
+_SIDES, _PLACES = 5.0, 101
 #: Of more plans than these the nearest count: others are too far behind to be ahead.
-_MOST = 500
+_MOST = 100
 
 #: Plans as they are if something takes so many times as long, or costs as much.
 _Changed = Callable[[Candidates, float], Candidates]

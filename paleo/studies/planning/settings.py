@@ -44,15 +44,18 @@ AXES = (
     *("workers", "tp", "pp", "cp", "ep", "micro_batch", "global_batch", "batch_size"),
     *("zero", "interleave", "schedule", "sequence_parallel", "recompute", "accumulate"),
 )
-#: Those of devices that share a net by more than its data.
-OF_MESH = ("tp", "pp", "cp", "ep", "micro_batch", "zero", "interleave", "schedule")
+#: Those of devices that share a net by more than its data; the last are the same of all plans.
+OF_MESH = (
+    *("tp", "pp", "cp", "ep", "micro_batch", "zero", "interleave", "schedule"),
+    *("shard_degree", "allocator_slack"),
+)
 #: The other limits that are numbers, what else plans may differ in, and what says what they take.
 LIMITS = ("max_memory", "max_batch", "max_devices")
 OF_ALL = ("sequence_parallel", "recompute", "accumulate", "context", "order")
 PRICED = (
     *("dtype", *RateSettings.__annotations__, "ppp_comm", *KernelSettings.__annotations__),
     *(*ConvolutionSettings.__annotations__, *OptimizerSettings.__annotations__),
-    *(*GradientSettings.__annotations__, "loss", "overlap", "bucket", "nccl", "schemes"),
+    *(*GradientSettings.__annotations__, "loss", "overlap", "bucket", "jitter", "nccl", "schemes"),
 )
 #: More money means nothing, nor do more seconds.
 _MOST = 1e15
@@ -224,6 +227,8 @@ class PlanningSettings(
             shown_default="both",
         ),
     ]
+    shard_degree: Annotated[int | None, _MESH["shard_degree"]]
+    allocator_slack: Annotated[float | None, _MESH["allocator_slack"]]
     context: Annotated[str, _MESH["context"]]
     order: Annotated[str | Sequence[str], _MESH["order"]]
     recompute: Annotated[
@@ -236,6 +241,7 @@ class PlanningSettings(
     ]
     overlap: Annotated[bool | None, _SYNCHRONOUS["overlap"]]
     bucket: Annotated[int | str | None, _SYNCHRONOUS["bucket"]]
+    jitter: Annotated[float | None, _SYNCHRONOUS["jitter"]]
     nccl: Annotated[str | None, _SYNCHRONOUS["nccl"]]
     schemes: Annotated[str | Sequence[str] | None, SCHEMES]
     inference: Annotated[
