@@ -581,30 +581,3 @@ def test_threads_get_what_one_gets() -> None:
             zip(shuffled, pool.map(lambda i: together.text(*asked[i]), shuffled), strict=True)
         )
     assert [found[i] for i in range(len(asked))] == expected
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"net": "lenet5", "workers": 4, "dataset": "mnist", "epochs": 3, "price": "2.5"},
-        {"net": "gpt2", "workers": 2, "batch_size": 1, "seq_len": 64, "dtype": "bf16"},
-    ],
-)
-def test_the_best_plans_are_those_of_the_command_line(
-    client: Any, settings: dict[str, Any]
-) -> None:
-    found = answered(client, "plan", settings).get_json()
-    (command,) = found["commands"]
-    text = printed(command["text"]).partition("\n\n")[0]
-    assert " ".join(text.split()) == " ".join(" ".join(found["answer"]).split())
-    plans = json.loads(printed(command["text"], "--format=json"))["plans"]
-    assert len(found["table"]["rows"]) == len(plans)
-    assert max(plan["num_workers"] for plan in plans) == settings["workers"]
-    assert set(found["charts"]) == {"plan_memory", "plan_cost"}
-
-
-def test_where_no_plan_fits_the_page_says_so(client: Any) -> None:
-    query = urlencode({"net": "llama3_70b", "workers": 1, "batch_size": 1, "dtype": "fp32"})
-    response = client.get(f"/api/plan?{query}")
-    assert response.status_code == 400
-    assert response.get_json()["errors"][0].startswith("no plan keeps to all limits: of ")
