@@ -280,7 +280,10 @@ def test_the_tried_degrees_are_those_of_nodes_heads_and_blocks() -> None:
     assert axes["pp"] == [1, 2, 4, 8, 16]  # divide 64 devices and 80 blocks
     assert axes["micro_batch"] == [1, 2, 4, 8]  # of 4,096 tokens each
     assert axes["zero"] == [1]
+    assert axes["recompute"] == ["none", "full"]  # attention is one kernel, which keeps no scores
     assert axes["global_batch"] == [128 * 64]
+    in_steps = mesh_axes(paleo.scenario("gpt2", cluster="dgx_a100"), [8], {})
+    assert in_steps["recompute"] == ["none", "selective", "full"]
     experts = paleo.scenario("mixtral_8x7b", cluster="dgx_h100", dtype="bf16")
     assert mesh_axes(experts, [16], {})["ep"] == [1, 2, 4, 8]
     assert worker_counts(scenario, 100, on_mesh=True) == [8, 16, 32, 64]

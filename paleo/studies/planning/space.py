@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paleo.net.graph import Graph, typical
-from paleo.step.recompute import MODES
+from paleo.step.recompute import MODES, Recompute
 from paleo.step.scenario import Scenario
 from paleo.step.stages import units
 from paleo.step.utilization import tokens_of
@@ -98,7 +98,8 @@ def mesh_axes(
         "interleave": [1, 2],
         "schedule": ["1f1b"],
         "sequence_parallel": [False, True],
-        "recompute": list(MODES),
+        # Where attention is one kernel, selective recomputation has nothing to compute again.
+        "recompute": [mode for mode in MODES if mode == "none" or Recompute(mode).regions(graph)],
     }
     return {name: list(given.get(name) or values) for name, values in usual.items()}
 
