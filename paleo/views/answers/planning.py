@@ -29,9 +29,11 @@ _BEHIND = {
     "time": "takes {} longer",
     "cost": "costs {} more",
     "energy": "takes {} more energy",
-    "throughput": "takes {} more of each device",
+    "throughput": "takes {} more time of devices",
     "latency": "takes {} longer",
 }
+#: What settings are called in sentences, where that is not their name.
+_NAMES = {"place": "device", "zero": "ZeRO", "recompute": "recomputation", "num_workers": "number"}
 #: What a factor on something is in words.
 _CHANGED = {
     "communication": "communication that shows takes {} times as long",
@@ -100,7 +102,7 @@ def _why(found: Planning) -> Iterator[str]:
 
 def _reason(found: Planning, each: Alternative) -> str:
     if each.plan is None:
-        name = each.setting.replace("_", " ")
+        name = _NAMES.get(each.setting, each.setting.replace("_", " "))
         best = found.best
         most = used(float(each.memory or 0), None)
         if best.capacity is not None and (each.memory or 0) > best.capacity:

@@ -24,7 +24,7 @@ def planning_charts(found: Planning) -> tuple[Chart, ...]:
         "s" if serves else "duration",
     )
     of = "latency" if serves else f"time of {found.cost_of}"
-    names, common = labels(found.front, found.front)
+    names, common = labels(found.front)
 
     def against_time(key: str, what: str, unit: str, values: tuple[float | None, ...]) -> Chart:
         front = Series("best of its kind", times, values, tuple(names))
@@ -49,7 +49,7 @@ def _net(found: Planning) -> str:
 
 def _rates(found: Planning) -> Chart:
     """Return tokens a second of each device of the best plans, samples where there are none."""
-    names, common = labels(found.plans, found.plans)
+    names, common = labels(found.plans)
     things = "tokens" if found.best.tokens else "samples"
 
     def ends(plan: FoundPlan) -> tuple[float, float | None, float | None]:

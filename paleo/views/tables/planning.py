@@ -32,6 +32,16 @@ _SETTINGS = (
     *("num_workers", "tp", "pp", "dp", "cp", "ep", "micro_batch", "batch_size", "global_batch"),
     *("accumulate", "zero", "interleave", "schedule", "sequence_parallel", "recompute", "scheme"),
 )
+#: What is said of a usual value where another has to be told from it.
+_USUAL = {
+    "interleave": "1 chunk a stage",
+    "schedule": "1f1b",
+    "cp": "cp 1",
+    "ep": "ep 1",
+    "sequence_parallel": "positions not divided",
+    "accumulate": "summed up once",
+    "recompute": "no recomputation",
+}
 _WHERE = ("net", "device", "network", "cluster", "cost_model", "dtype")
 
 
@@ -75,28 +85,26 @@ def _recomputed(mode: str, usual: str) -> str:
     return usual if mode == "none" else f"{mode} recomputation"
 
 
-def labels(plans: Sequence[FoundPlan], common: Sequence[FoundPlan]) -> tuple[list[str], str]:
-    """Return a name for each plan, of settings that differ among `common`, and what all have."""
-    every = [settings_said(plan) for plan in common]
+def labels(plans: Sequence[FoundPlan]) -> tuple[list[str], str]:
+    """Return a name for each plan, of settings that differ, and what all have."""
+    every = [settings_said(plan) for plan in plans]
     differing = [name for name in every[0] if len({said.get(name) for said in every}) > 1]
     differing = differing or [
         name for name in ("num_workers", "tp", "batch_size") if every[0].get(name)
     ]
-    names = [
-        joined(text for name, text in settings_said(plan).items() if name in differing)
-        for plan in plans
-    ]
+    names = []
+    for own in every:
+        said = {name: text for name, text in own.items() if name in differing}
+        usual = (_USUAL.get(name, "") for name in said)  # of what is not said of one that has it
+        names.append(joined(said.values()) or joined(usual))
     return names, joined(text for name, text in every[0].items() if name not in differing)
 
 
 def difference(plan: FoundPlan, other: FoundPlan) -> str:
     """Return the settings of a plan in which it differs from another, but for what follows."""
     own, before = settings_said(plan), settings_said(other)
-    usual = {"interleave": "1 chunk a stage", "schedule": "1f1b", "cp": "cp 1", "ep": "ep 1"}
-    usual |= {"sequence_parallel": "positions not divided", "accumulate": "summed up once"}
-    usual |= {"recompute": "no recomputation"}
     return joined(
-        text or usual.get(name, "")
+        text or _USUAL.get(name, "")
         for name, text in own.items()
         if text != before.get(name) and name != "dp"
     )
@@ -106,7 +114,7 @@ def planning_tables(found: Planning, *, front: bool = False) -> list[Table]:
     """Return the table of the best plans, or of the Pareto front."""
     plans = found.front if front else found.plans
     serves, best = found.question.serves, found.best
-    names, common = labels(plans, plans)
+    names, common = labels(plans)
     money = found.question.currency
     has_tokens = best.tokens is not None
     things = "tokens" if has_tokens else "samples"
