@@ -163,6 +163,16 @@ def test_a_batch_of_all_devices_is_divided_in_turns() -> None:
         assert plan.seconds == pytest.approx(row.total(row.best_scheme))
 
 
+def test_a_cluster_that_has_not_so_many_devices_leaves_these_to_others() -> None:
+    found = paleo.best_plans(
+        "lenet5", cluster=["aws_g3", "dgx_a100"], workers=[4, 8], batch_size=[32, 64]
+    )
+    assert (found.considered, found.possible) == (8, 6)
+    ((reason, times),) = found.refused.items()
+    assert reason.startswith("num_workers: 8 devices, but cluster aws_g3 has 4 at most")
+    assert times == 2
+
+
 def test_the_front_is_what_no_plan_beats_in_all() -> None:
     found = trained()
     every = [(plan.time(), plan.cost() or 0.0, plan.memory) for plan in found.plans]

@@ -107,7 +107,7 @@ def best_plans(
     assert question is not None
     every: list[Candidates] = []
     for one, own in zip(scenarios, rates, strict=True):
-        every += mistakes.check(lambda o=one, r=own: list(_candidates(o, r, found))) or []
+        every += mistakes.check(_candidates, one, own, found) or []
     mistakes.raise_as(PaleoError)
     return _planning(Search(question, tuple(every)), count, notes)
 
@@ -121,14 +121,15 @@ def _parallel(found: Mapping[str, Any], net: NetSpec) -> str:
     return MESH if tokens_of(net) and found["accumulate"] is None else DATA
 
 
-def _candidates(scenario: Scenario, rates: Rates, found: Mapping[str, Any]) -> Iterator[Candidates]:
+def _candidates(scenario: Scenario, rates: Rates, found: Mapping[str, Any]) -> list[Candidates]:
+    """Return all plans of a scenario; raises a PaleoError for what none of them can have."""
     axes = {name: found[name] for name in AXES if found[name] is not None}
     if isinstance(axes.get("sequence_parallel"), bool):
         axes["sequence_parallel"] = [axes["sequence_parallel"]]
     if asks_inference(found):
-        return inference(scenario, rates, axes)
+        return list(inference(scenario, rates, axes))
     make = on_mesh if found["parallel"] == MESH else data_parallel
-    return make(scenario, rates, axes, found["max_devices"])
+    return list(make(scenario, rates, axes, found["max_devices"]))
 
 
 def _with_dataset(schedule: Schedule, net: NetSpec) -> tuple[Schedule, tuple[str, ...]]:

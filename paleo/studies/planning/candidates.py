@@ -26,6 +26,8 @@ from paleo.studies.training import Rates
 
 #: What is no axis of `paleo.plans`: each combination of values is asked for by itself.
 _APART = ("cp", "ep", "schedule", "sequence_parallel")
+#: Why a batch of all devices cannot be.
+_UNDIVIDED = "global_batch: the samples do not divide among devices and turns"
 #: What a step is made of where devices have copies of a net.
 _COMPUTATION, _EXCHANGE, _FORWARD = "computation", "exchange of gradients", "forward"
 
@@ -181,15 +183,16 @@ def data_parallel(
     shared = given.get("global_batch")
     sizes = list(shared) if shared else batches(given.get("batch_size"))
     again = given.get("recompute") or [scenario.plan.recompute]
+    there, lacking = _there_are(scenario, workers, len(sizes))
     for recompute, accumulate in itertools.product(again, turns(given.get("accumulate"), shared)):
         plan = replace(scenario.plan, recompute=recompute, accumulate=accumulate)
         one = replace(scenario, plan=plan)
-        batch, count = (each.ravel() for each in np.meshgrid(sizes, workers, indexing="ij"))
-        refused: dict[str, int] = {}
+        batch, count = (each.ravel() for each in np.meshgrid(sizes, there, indexing="ij"))
+        refused = dict(lacking)
         if shared:
             divides = batch % (count * accumulate) == 0
-            said = "global_batch: the samples do not divide among devices and turns"
-            refused = {said: int((~divides).sum())} if not divides.all() else {}
+            if not divides.all():
+                refused[_UNDIVIDED] = int((~divides).sum())
             batch, count = batch[divides], count[divides]
         considered = len(sizes) * len(workers)
         if not len(batch):
@@ -197,6 +200,20 @@ def data_parallel(
             continue
         step = DataParallel(one.net, plan).step(batch, count, "strong" if shared else "weak")
         yield _of_steps(one, rates, step, considered, refused)
+
+
+def _there_are(
+    scenario: Scenario, workers: Sequence[int], each: int
+) -> tuple[list[int], dict[str, int]]:
+    """Return the numbers of devices that there are, and why not of others, of `each` so many."""
+    there, lacking = [], {}
+    for count in workers:
+        try:
+            scenario.plan.group(count)
+            there.append(count)
+        except PaleoError as error:
+            lacking[str(error.mistakes[0])] = each
+    return there, lacking
 
 
 def _of_steps(
