@@ -16,7 +16,6 @@ from paleo.core.operations import Kind, Pass
 from paleo.core.quantity import Quantity
 from paleo.core.tensor import Shapes, num_elements
 from paleo.net.composed import SUM, Composed, ComposedGelu, Step
-from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import Layer, MemoryNeeds, Operations
 from paleo.net.layers.losses import Loss
 from paleo.net.layers.normalization import RMSNorm
@@ -198,12 +197,12 @@ def as_composed(net: NetSpec) -> NetSpec:
     Scores are cast in models that are causal alone.
     """
     distinct = {id(spec.layer): spec.layer for spec in net.layers}.values()
-    is_causal = all(layer.causal for layer in distinct if isinstance(layer, Attention))
+    is_causal = all(getattr(layer, "causal", True) for layer in distinct)
     known: dict[int, Layer] = {}  # equal layers are one object, and stay one
 
     def of(layer: Layer) -> Layer:
         if id(layer) not in known:
-            stays = isinstance(layer, Loss) and not is_causal
+            stays = layer.is_loss and not is_causal
             known[id(layer)] = layer if stays else composed(layer)
         return known[id(layer)]
 
