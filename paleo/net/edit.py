@@ -9,10 +9,8 @@ is an error that names the layer.
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -20,41 +18,16 @@ from typing import Any
 from paleo.core.checks import MAX_SIZE, is_number, number, python_int, shown
 from paleo.core.errors import Mistakes, NetSpecError, SettingError, near
 from paleo.core.frozen import dataclass
-from paleo.core.tensor import Shape, Shapes
-from paleo.net.graph import Node, infer_nodes
+from paleo.core.tensor import Shape
+from paleo.net.graph import infer_nodes
 from paleo.net.importers import ImportOptions
-from paleo.net.layers import Layer, ShapeError
+from paleo.net.layer_settings import EditError, LayerSetting, edited, parsed_setting
+from paleo.net.layers import ShapeError
 from paleo.net.load import NetLike, load
 from paleo.net.spec import LayerSpec, NetSpec
 
 #: The most nets that one series may have.
 MAX_SERIES = 1000
-
-_PLACE = r"\[\s*(-?\d{1,9})?\s*(:)?\s*(-?\d{1,9})?\s*\]"
-_TARGET = rf"(?s:(?P<layer>.+)\.(?P<key>\w+)(?P<places>({_PLACE})*))"
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """One "LAYER.KEY[INDEX]=VALUE": `places` are an index, or the ends of a slice, each."""
-
-    text: str
-    layer: str
-    key: str
-    places: tuple[int | slice, ...]
-    value: Any
-
-    @property
-    def metaparameters(self) -> Mapping[str, Any] | None:
-        """What the generator takes that is named in the place of a layer; None if none is."""
-        import inspect  # with the generators, imported on use: few edits need them
-
-        from paleo.net.generators import GENERATORS
-
-        if self.layer not in GENERATORS:
-            return None
-        found = inspect.signature(GENERATORS[self.layer]).parameters
-        return {name: each for name, each in found.items() if name not in ("batch_size", "name")}
 
 
 @dataclass(frozen=True)
@@ -92,15 +65,15 @@ class Edits:
         if not self:
             return net
         mistakes = Mistakes(net.of_numbers().file or net.name)
-        settings = [found for text in self.set if (found := _parsed(text, mistakes))]
+        settings = [found for text in self.set if (found := parsed_setting(text, mistakes))]
         scale = _checked_scale(self.scale_input, mistakes)
         layers = {spec.name for spec in net.layers}
         of_generator = [s for s in settings if s.layer not in layers and s.metaparameters]
         made = _made_again(net, of_generator, mistakes)
         settings = [setting for setting in settings if setting not in of_generator]
-        edited = _Editor(made, mistakes).edit(settings, self.remove, scale)
+        changed = Editor(made, mistakes).edit(settings, self.remove, scale)
         source = f"edited: {net.source}" if net.source else ""
-        return replace(edited, name=f"{net.name} {self}", source=source)
+        return replace(changed, name=f"{net.name} {self}", source=source)
 
 
 def edit(
@@ -205,38 +178,7 @@ def _checked_scale(scale: Any, mistakes: Mistakes) -> float | None:
     return None
 
 
-def _parsed(text: str, mistakes: Mistakes) -> _Setting | None:
-    """Return what an entry of `Edits.set` says; None, the mistake noted, if it is none."""
-    target, equals, value = text.partition("=")
-    match = re.fullmatch(_TARGET, target.strip())
-    if not match or not equals:
-        mistakes.add(
-            f'an edit: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got {shown(text)}'
-        )
-        return None
-    found: list[int | slice] = []
-    for place in re.finditer(_PLACE, match["places"]):
-        begin, end = (int(digits) if digits else None for digits in (place[1], place[3]))
-        if place[2]:
-            found.append(slice(begin, end))
-        elif begin is not None and end is None:
-            found.append(begin)
-        else:
-            mistakes.add(f"an edit: expected an index or FROM:TO in brackets, got {shown(text)}")
-            return None
-    return _Setting(text, match["layer"], match["key"], tuple(found), _value(value.strip()))
-
-
-def _value(text: str) -> Any:
-    """Return a value as a net file would have it; a bare word is a name."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        # ".5" is a number on a command line, and none in JSON.
-        return number(text) if re.fullmatch(r"-?\.\d+", text) else text
-
-
-def _made_again(net: NetSpec, settings: Sequence[_Setting], mistakes: Mistakes) -> NetSpec:
+def _made_again(net: NetSpec, settings: Sequence[LayerSetting], mistakes: Mistakes) -> NetSpec:
     """Return the net made by its generator with other metaparameters; notes what is wrong.
 
     It has to be what the generator makes without any: a net does not tell its metaparameters.
@@ -261,7 +203,7 @@ def _made_again(net: NetSpec, settings: Sequence[_Setting], mistakes: Mistakes) 
     return GENERATORS[name](**{"batch_size": batch, "name": net.name, **chosen})
 
 
-class _Editor:
+class Editor:
     """Edits one net, noting every mistake."""
 
     def __init__(self, net: NetSpec, mistakes: Mistakes) -> None:
@@ -271,14 +213,14 @@ class _Editor:
         self.old = infer_nodes(net, Mistakes())
 
     def edit(
-        self, settings: Sequence[_Setting], removed: Sequence[str], scale: float | None
+        self, settings: Sequence[LayerSetting], removed: Sequence[str], scale: float | None
     ) -> NetSpec:
         """Return the edited net; raises NetSpecError."""
-        chosen: dict[str, list[_Setting]] = {}
+        chosen: dict[str, list[LayerSetting]] = {}
         for setting in settings:
-            for name in self._matching(setting.layer, key=setting.key):
+            for name in self.matching(setting.layer, key=setting.key):
                 chosen.setdefault(name, []).append(setting)
-        gone = {name for pattern in removed for name in self._matching(pattern)}
+        gone = {name for pattern in removed for name in self.matching(pattern)}
         for setting in settings:
             if setting.layer in gone:
                 self.mistakes.add("it is removed, and so cannot be changed", setting.layer)
@@ -291,13 +233,14 @@ class _Editor:
         for node in self.old:
             if node.name in left and all(name in shapes for name in left[node.name].parents):
                 inputs = tuple(shapes[parent] for parent in left[node.name].parents)
-                layer = self._layer(node, inputs, chosen.get(node.name, ()), scale)
-                if layer is None:
-                    continue
                 try:
+                    layer = edited(node, inputs, chosen.get(node.name, ()), scale)
                     shapes[node.name] = layer.infer_shape(inputs)
                 except ShapeError as error:
                     self.mistakes.add(f"no longer fits: {error}", node.name, error.key)
+                    continue
+                except EditError as error:
+                    self.mistakes.add(str(error), node.name, error.key)
                     continue
                 left[node.name] = replace(left[node.name], layer=layer)
         self.mistakes.raise_as(NetSpecError)
@@ -322,7 +265,7 @@ class _Editor:
                     f'no longer fits: it shares the parameters of "{owner}"; edit both', name
                 )
 
-    def _matching(self, pattern: str, key: str | None = None) -> list[str]:
+    def matching(self, pattern: str, key: str | None = None) -> list[str]:
         """Return the layers that a name or pattern means.
 
         Of a pattern, only those that have a key; where none is asked for, blocks have names too.
@@ -388,82 +331,3 @@ class _Editor:
                         f'cannot be removed: "{spec.name}" would have to read {reads}', parent
                     )
             yield spec.name, replace(spec, parents=tuple(parents))
-
-    def _layer(
-        self, node: Node, inputs: Shapes, settings: Sequence[_Setting], scale: float | None
-    ) -> Layer | None:
-        """Return a layer as it follows from new inputs, then edited; None if an edit is wrong."""
-        layer = node.layer
-        chosen = {setting.key for setting in settings}
-        if inputs != node.inputs:
-            try:
-                layer = layer.following(node.inputs, inputs)
-            except ShapeError as error:
-                if error.key not in chosen:
-                    self.mistakes.add(f"no longer fits: {error}", node.name, error.key)
-                    return None
-        if layer.is_input and scale is not None:
-            layer = layer.of_shape(_scaled(layer.infer_shape(()), scale))
-        for setting in settings:
-            try:
-                layer = _with(layer, setting)
-            except ValueError as error:
-                self.mistakes.add(str(error), node.name, setting.key)
-                return None
-        if layer.is_input and layer.infer_shape(())[0] != node.output[0]:
-            self.mistakes.add("the batch is no edit: batch_size sets it", node.name, "tensor")
-            return None
-        if not settings:
-            return layer
-        try:
-            followed = layer.following(inputs, inputs)
-        except ShapeError:  # which is said when the shape is inferred
-            return layer
-        # What follows from a key that was set does; what was set itself stays.
-        for setting in settings:
-            followed = _with(followed, setting)
-        return followed
-
-
-def _scaled(shape: Shape, scale: float) -> Shape:
-    """Return a shape whose dimensions between batch and channels are so many times as large."""
-    batch, *sizes, channels = shape
-    return (batch, *(max(1, int(size * scale + 0.5)) for size in sizes), channels)
-
-
-def _with(layer: Layer, setting: _Setting) -> Layer:
-    """Return a layer with one key set; raises ValueError saying what is expected."""
-    key = layer.keys.get(setting.key)
-    if key is None:
-        known = ", ".join(layer.keys) or "none"
-        guess = near(setting.key, layer.keys)
-        raise ValueError(f"{layer.type_name} has no such key{guess}; it has: {known}")
-    value = setting.value
-    if setting.places:
-        value = _placed(key.kind.written(getattr(layer, setting.key)), setting.places, value)
-    return layer.replace(**{setting.key: key.kind.parse(value)})
-
-
-def _placed(whole: Any, places: tuple[int | slice, ...], value: Any) -> Any:
-    """Return a list with another value at a place; raises ValueError if there is no such place."""
-    if not isinstance(whole, list):
-        raise ValueError(f"{shown(whole)} is no list with entries")
-    place, *inner = places
-    if isinstance(place, int):
-        positions = [place % len(whole)] if -len(whole) <= place < len(whole) else []
-    else:
-        positions = list(range(len(whole))[place])
-    found = list(whole)
-    values = value if isinstance(value, list) and isinstance(place, slice) else None
-    if not positions or (values is not None and len(values) != len(positions)):
-        where = place if isinstance(place, int) else f"{_end(place.start)}:{_end(place.stop)}"
-        wanted = f"{len(values)} values" if values is not None else "an entry"
-        raise ValueError(f"expected [{where}] to be {wanted} of {shown(whole)}")
-    for i, position in enumerate(positions):
-        new = value if values is None else values[i]
-        found[position] = _placed(whole[position], tuple(inner), new) if inner else new
-    return found
-
-
-def _end(position: int | None) -> str:
-    return "" if position is None else str(position)
