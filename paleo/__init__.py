@@ -91,6 +91,7 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.studies.planning import best_plans as best_plans
     from paleo.studies.plans import plans as plans
     from paleo.studies.prices import prices as prices
+    from paleo.studies.search import search as search
     from paleo.studies.simulate import simulate as simulate
     from paleo.studies.summary import summarize as summarize
     from paleo.studies.timeline import timeline as timeline
@@ -146,6 +147,7 @@ _PLACES = {
     "paleo.studies.planning": ("best_plans",),
     "paleo.studies.plans": ("plans",),
     "paleo.studies.prices": ("prices",),
+    "paleo.studies.search": ("search",),
     "paleo.studies.simulate": ("simulate",),
     "paleo.studies.summary": ("summarize",),
     "paleo.studies.timeline": ("timeline",),

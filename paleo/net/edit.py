@@ -132,7 +132,7 @@ def variations(vary: Sequence[str], base: Edits | None = None) -> list[Edits]:
     for text in vary:
         target, equals, values = text.partition("=")
         target = target.strip()
-        entries = _split(values)
+        entries = split_values(values)
         if not equals or not target or not all(entries):
             mistakes.add(
                 f'vary: expected "LAYER.KEY[INDEX]=VALUE,VALUE,..." or "scale_input=FACTOR,...", '
@@ -157,7 +157,7 @@ def variations(vary: Sequence[str], base: Edits | None = None) -> list[Edits]:
     return [combined(choice) for choice in itertools.product(*choices)]
 
 
-def _split(text: str) -> list[str]:
+def split_values(text: str) -> list[str]:
     """Return the entries of a list separated by commas, those within brackets kept together."""
     entries, depth = [""], 0
     for character in text:

@@ -387,7 +387,7 @@ class _Inferred:
                 if layers:
                     output = tuple(one_object(size, known) for size in output)
                 if not (is_small or layers):
-                    _check_size(layer, inputs, output)
+                    check_size(layer, inputs, output)
             nodes.append(
                 Node(
                     old.index, old.name, layer, old.shard, old.parents, inputs, output,
@@ -419,7 +419,7 @@ def _at_two(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
     with contextlib.suppress(ShapeError):
         nodes = own.at(2)
         firsts = (node for node in nodes if node.like == node.index)
-        most = [_check_size(node.layer, node.inputs, node.output) for node in firsts]
+        most = [check_size(node.layer, node.inputs, node.output) for node in firsts]
         return _Inferred(nodes, max(most, default=0))
     return _inferred(net, 2, adapt)
 
@@ -532,7 +532,7 @@ def _infer(
             if not like:
                 if layer.is_input:
                     output = _with_batch(output, batch, nodes)
-                most = max(most, _check_size(layer, inputs, output))
+                most = max(most, check_size(layer, inputs, output))
         except ShapeError as error:
             # The slices of one layer share their mistake, as do the instances of a repeated block.
             in_file = net.in_file(spec.origin)
@@ -575,7 +575,7 @@ def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) ->
     return shape
 
 
-def _check_size(layer: Layer, inputs: Shapes, output: Shape) -> Quantity:
+def check_size(layer: Layer, inputs: Shapes, output: Shape) -> Quantity:
     """Return the largest count of this layer; raises ShapeError if it is too large."""
     most = largest(output[0])
 

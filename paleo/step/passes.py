@@ -407,18 +407,22 @@ def _gradient_sums(
             key = (node.like, count)
             if key not in known:
                 size = graph.element_size if node.elements is None else node.elements.computing
-                num_bytes = size * num_elements(node.output)
-                add = Stream(
-                    Kind.ELEMENTWISE,
-                    (num_bytes, num_bytes),
-                    (num_bytes,),
-                    direction=Pass.INPUT_GRADIENT,
-                    roles=(Role.OUTPUT_GRADIENT, Role.OUTPUT_GRADIENT),
-                    label="sum of gradients",
-                )
+                add = gradient_sum(size * num_elements(node.output))
                 known[key] = (add,) * (count - 1)
             found[index] = known[key]
     return found
+
+
+def gradient_sum(num_bytes: Quantity) -> Stream:
+    """Return what adds one gradient of so many bytes to another."""
+    return Stream(
+        Kind.ELEMENTWISE,
+        (num_bytes, num_bytes),
+        (num_bytes,),
+        direction=Pass.INPUT_GRADIENT,
+        roles=(Role.OUTPUT_GRADIENT, Role.OUTPUT_GRADIENT),
+        label="sum of gradients",
+    )
 
 
 def estimate_pass(
@@ -444,12 +448,12 @@ def estimate_pass(
         graph, directions, cost_model, fusion=fusion, training=training, of_inputs=of_inputs
     )
     distinct = {id(own): own for own in found.of}
-    priced = [
+    timed = [
         [each for _, each in own if not isinstance(each, Unpriced)] for own in distinct.values()
     ]
     target = replace(target, training=training)
-    prices = _prices(list(itertools.chain(*priced)), target, cost_model)
-    lengths = list(map(len, priced))
+    prices = priced(list(itertools.chain(*timed)), target, cost_model)
+    lengths = list(map(len, timed))
     times = prices.sums(lengths)
     where = {which: place for place, which in enumerate(distinct)}
     places = [where[id(own)] for own in found.of]
@@ -458,22 +462,22 @@ def estimate_pass(
     host = cost_model.host(target)
     if largest(host) or smallest(ahead) < 0:
         each = iter(prices)
-        counts = [total(_handed(one, next(each)) for one in own) for own in priced]
+        counts = [total(handed(one, next(each)) for one in own) for own in timed]
         is_backward = Pass.FORWARD not in directions
         passed = passed.handed_over(counts, host, ahead, is_backward)
     return passed.fetching(fetches) if fetches else passed
 
 
-def _handed(operation: Operation, time: Time) -> Quantity:
+def handed(operation: Operation, time: Time) -> Quantity:
     """Return what the host hands over by itself, in operations that are layers.
 
     A bias comes with what it is added to, and what takes no time is no kernel.
     """
-    handed = operation.handed if isinstance(operation, Stream) else 1
-    return where_positive(time.total, handed * (operation.kind is not Kind.BIAS))
+    count = operation.handed if isinstance(operation, Stream) else 1
+    return where_positive(time.total, count * (operation.kind is not Kind.BIAS))
 
 
-def _prices(operations: Sequence[Operation], target: Target, cost_model: CostModel) -> Times:
+def priced(operations: Sequence[Operation], target: Target, cost_model: CostModel) -> Times:
     """Return the time of each operation, in its own element type."""
     if not any(each.dtype for each in operations):
         return cost_model.price_all(operations, target)
