@@ -89,7 +89,7 @@ setup(
     cmdclass={"build_py": BuildWithNets},
     package_data={
         "paleo": ["py.typed"],
-        "paleo.net": ["layers/*.csv", "importers/caffe/messages.txt"],
+        "paleo.net": ["layers/*.csv", "importers/caffe/messages.txt", "spaces/*.toml"],
         "paleo.cluster": ["prices.toml", "devices/*.toml", "networks/*.toml", "clusters/*.toml"],
         "paleo.step": ["plans/*.toml"],
         "paleo.costs": [

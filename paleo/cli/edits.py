@@ -182,7 +182,8 @@ def net_options(function: _F) -> _F:
         seq_len: tuple[str, tuple[int, ...]] | None,
         **kwargs: Any,
     ) -> Any:
-        nets = kwargs["nets"] if "nets" in kwargs else (kwargs["net"],)
+        named = kwargs["nets"] if "nets" in kwargs else (kwargs["net"],)
+        nets = tuple(net for net in named if net is not None)
         _check_use({importer_of(net) for net in nets})
         dims = _combinations([*kwargs.pop("dim"), *([seq_len] if seq_len else [])])
         said = {name: kwargs.pop(name) for name in LOOKED_AT if name != "dim"}

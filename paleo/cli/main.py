@@ -28,6 +28,7 @@ COMMANDS = (
     "compare",
     "plan",
     "metrics",
+    "search",
     "memory",
     "report",
     "serve",

@@ -8,8 +8,9 @@ is what one layer does, a `Situation`. 5^16 nets are some hundreds of situations
 is a sum over layers is a sum along a way: the least is that of a shortest one (R. Bellman, Dynamic
 Programming, 1957).
 
-The sum of gradients of a tensor belongs to the layer that makes it, but who reads it comes later:
-so a state promises how many readers will want a gradient, and ways that do not keep it end nowhere.
+The sum of gradients of a tensor belongs to the layer that makes it, but who reads it comes later.
+Where readers may be left out a state promises how many will want a gradient, and ways that do not
+keep it end nowhere.
 """
 
 from __future__ import annotations
@@ -191,6 +192,21 @@ class _Walk:
                 found[node.index] += max(1, found[reader] * bool(self.left_out[reader]))
         return found
 
+    def _settled(self, node: Node, layer: Layer, *, trained: bool) -> int | None:
+        """Return how many gradients of a layer's output there are; None if that is to be chosen."""
+        readers = [self.nodes[reader] for reader in self.readers[node.index]]
+        if any(self.left_out[reader.index] for reader in readers):
+            return None
+        count, in_parts = 0, False
+        for reader in readers:
+            own = reader.layer
+            reads_samples = own.is_convolution and not own.is_transposed and layer.is_input
+            wanted = not reads_samples if self.skip else trained
+            if wanted and not (own.takes_part and in_parts):
+                count += 1
+                in_parts |= own.takes_part
+        return count
+
     def found(self) -> Layered:
         """Return all layers."""
         states: dict[_State, int] = {_START: 0}
@@ -337,9 +353,12 @@ class _Walk:
             return
         most = self.potential[node.index]
         is_trained = any(trained) or made.is_trained or layer.wants_gradient
-        for promised in range(most + 1) if most > 1 else [None]:
+        settled = self._settled(node, layer, trained=is_trained)
+        counts = range(most + 1) if settled is None and most > 1 else [settled or 0]
+        for count in counts:
+            promised = None if len(counts) == 1 else count
             one = _Tensor(output, is_trained, layer.is_input, promised)
-            sums = max(0, (promised or 0) - 1)
+            sums = max(0, count - 1)
             situation = self._situation(made, needed, sums)
             for reached in self._behind(node, (*read, one), names, len(read), kept):
                 yield reached, situation

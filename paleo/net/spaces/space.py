@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from paleo.core.frozen import dataclass
@@ -97,10 +97,30 @@ class Space:
 
     def net_of(self, places: Sequence[int]) -> NetSpec:
         """Return the net of these options; raises a PaleoError if they do not fit."""
-        edited = self.edits(places).apply(self.net)
+        made = self._made(places) if self.generated else None
+        edited = made or self.edits(places).apply(self.net)
         labels = ", ".join(f"{name}={label}" for name, label in self.labels(places).items())
         source = f"of the space {self.name}: {labels}"
         return replace(edited, name=f"{self.net.name}_{self.name}", source=source)
+
+    @functools.cached_property
+    def _maker(self) -> Callable[..., NetSpec] | None:
+        """What makes every net of it, None where that is more than one generator."""
+        options = [option for choice in self.choices for option in choice.options]
+        layers = {setting.layer for option in options for setting in option.settings}
+        if layers != set(self.generated[:1]) or any(option.remove for option in options):
+            return None
+        batch = next(each.layer.infer_shape(())[0] for each in self.net.layers)
+        maker = functools.partial(GENERATORS[self.generated[0]], batch_size=batch)
+        return maker if maker().layers == self.net.layers else None
+
+    def _made(self, places: Sequence[int]) -> NetSpec | None:
+        """Return the net that a generator makes of metaparameters alone; None if none does."""
+        chosen = [setting for option in self.options(places) for setting in option.settings]
+        is_plain = all(s.metaparameters and s.key in s.metaparameters for s in chosen)
+        if self._maker is None or not is_plain or any(setting.places for setting in chosen):
+            return None  # what is wrong, an edit says
+        return self._maker(**{setting.key: setting.value for setting in chosen})
 
     def places_at(self, number: int) -> tuple[int, ...]:
         """Return the places of a combination by its number, the last choice quickest."""

@@ -44,7 +44,10 @@ class FoundNet:
 
 @dataclass(frozen=True)
 class ChosenLayer:
-    """What is chosen at a place, and what the layers there take: seconds of both passes."""
+    """What is chosen at a place, and what the layers there take.
+
+    `seconds` are of both passes, or of that of inference.
+    """
 
     name: str
     label: str
@@ -88,6 +91,11 @@ class Search(Result):
     def is_exact(self) -> bool:
         """Whether the best is that of all."""
         return self.how != SAMPLED
+
+    @property
+    def is_inference(self) -> bool:
+        """Whether it is about inference: times of layers are those of forward passes."""
+        return self.goal.asked.quantity.source == "pass"
 
     @property
     def objective(self) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import np
+from paleo.core.quantity import np, total
 from paleo.net.graph import infer_nodes
 from paleo.net.spaces import Design, Space
 from paleo.net.spaces.design import with_choices
@@ -62,6 +62,11 @@ class _Task:
     def shown(self) -> tuple[Asked, ...]:
         """Those, and what is said of every net."""
         return tuple(dict.fromkeys([*self.asked, *map(Asked, _SAID)]))
+
+    @property
+    def is_inference(self) -> bool:
+        """Whether it is about inference."""
+        return self.goal.asked.quantity.source == "pass"
 
     @functools.cached_property
     def wanted(self) -> Wanted:
@@ -125,7 +130,7 @@ def search(net: ScenarioLike | None = None, **settings: Unpack[SearchSettings]) 
         best=best_net,
         original=_values_of(task, original),
         front=tuple(front) if task.front else (),
-        layers=tuple(_chosen(best_net, scenario, task.nets.batch)),
+        layers=tuple(_chosen(best_net, scenario, task.nets.batch, backward=not task.is_inference)),
         how=answer.how,
         valid=answer.valid,
         evaluated=answer.evaluated,
@@ -318,8 +323,10 @@ def _notes(task: _Task, scenario: Scenario, best: FoundNet) -> Iterator[str]:
             )
 
 
-def _chosen(best: FoundNet, scenario: Scenario, batch: int) -> Iterator[ChosenLayer]:
-    """Yield what is chosen at each place, with what the layers there take."""
+def _chosen(
+    best: FoundNet, scenario: Scenario, batch: int, *, backward: bool
+) -> Iterator[ChosenLayer]:
+    """Yield what is chosen at each place, with what the layers there take, `backward` too."""
     summary = summarize(replace(scenario, net=best.net), batch)
     for choice, place in zip(best.space.choices, best.places, strict=True):
         option = choice.options[place]
@@ -343,5 +350,6 @@ def _chosen(best: FoundNet, scenario: Scenario, batch: int) -> Iterator[ChosenLa
             own[-1].output,
             sum(layer.num_params for layer in own),
             int(sum(layer.forward_flops for layer in own)),
-            float(sum((layer.forward or 0.0) + (layer.backward or 0.0) for layer in own)),
+            float(total(layer.forward or 0.0 for layer in own))
+            + backward * float(total(layer.backward or 0.0 for layer in own)),
         )

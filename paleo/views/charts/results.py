@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from paleo.studies.compare.plans import PlansComparison
     from paleo.studies.mesh_memory import MeshMemory
     from paleo.studies.planning import Planning
+    from paleo.studies.search import Search
 
 
 def of_simulation(simulation: Simulation) -> tuple[Chart, ...]:
@@ -123,6 +124,13 @@ def of_collectives(found: Sequence[CollectiveTime]) -> tuple[Chart, ...]:
 def of_fits(fits: Sequence[Fit]) -> tuple[Chart, ...]:
     """Return the memory of all nets beside each other, then layer by layer."""
     return drawable([memory_chart(fits), *(footprint_by_layer(each.footprint) for each in fits)])
+
+
+def of_search(found: Search) -> tuple[Chart, ...]:
+    """Return the front of a search, or what the choices of the best net take."""
+    from paleo.views.charts.search import search_charts  # here, since few search
+
+    return drawable(search_charts(found))
 
 
 def of_metrics(metrics: Sequence[Metrics]) -> tuple[Chart, ...]:

@@ -1,0 +1,105 @@
+"""What a search says: the best net, how sure that is, and what it is like beside the original."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paleo.core.units import scale_for
+from paleo.costs.error_bands import MOST_DIGITS
+from paleo.studies.search.quantities import Asked
+from paleo.studies.search.results import SAMPLED, Search
+from paleo.views.answers.base import (
+    device_named,
+    duration,
+    listed,
+    rounded,
+    spread,
+    told_apart,
+)
+
+#: What is said of parameters, operations and layers of the best.
+_SIZES = ("params", "flops", "layers")
+#: Quantities that are shown in multiples of their unit.
+_SCALED = ("bytes", "J", "FLOP")
+
+
+def value_said(asked: Asked, value: float, digits: int = MOST_DIGITS) -> str:
+    """Return a quantity with its unit, to so many digits; whole numbers without one in full."""
+    quantity = asked.quantity
+    if quantity.unit == "s":
+        return duration(value, digits)
+    if quantity.unit in _SCALED:
+        scale = scale_for([[value / 10]], quantity.unit)
+        return f"{rounded(value / scale.factor, digits)} {scale.unit}"
+    return f"{value:,.0f}" if quantity.is_whole else rounded(value, digits)
+
+
+def _found(found: Search, asked: Asked, value: float, *, with_band: bool = True) -> str:
+    """Return a quantity in words, with its error band."""
+    band = found.band(asked)
+    digits = band.digits if band else MOST_DIGITS
+    if not band:
+        return value_said(asked, value, digits)
+    texts = told_apart(
+        found.ends(asked, value), lambda end, digits: value_said(asked, end, digits), digits
+    )
+    around = spread(texts, band) if with_band else ""
+    return f"{value_said(asked, value, digits)}{around}"
+
+
+def search_answer(found: Search) -> list[str]:
+    """Return the sentences of a search."""
+    asked = found.goal.asked
+    title = f"{asked.quantity.title}"
+    where = device_named(found.plans[asked.device].device.name)
+    way = "most" if found.goal.most else "least"
+    on = f" on {where}, batch {found.scenario.batch_size:,}" if asked.quantity.source else ""
+    if found.how == SAMPLED:
+        which = f"The best of {found.evaluated:,} of {found.count:,} nets, drawn at random, has"
+    else:
+        which = f"The best of {found.count:,} nets, exactly, has"
+    first = f"{which} the {way} {title}{on}: {_found(found, asked, found.objective)}."
+    return [first, *_beside(found, asked), _sizes(found), *_front(found)]
+
+
+def _beside(found: Search, asked: Asked) -> list[str]:
+    """Return what the original takes, and how many times as much the best does."""
+    if found.original is None or not found.original[str(asked)]:
+        return []
+    before = found.original[str(asked)]
+    factor = found.objective / before
+    band = found.band(asked)
+    plan = found.plans[asked.device]
+    times = rounded(factor, plan.ratio_digits if band else MOST_DIGITS)
+    was = _found(found, asked, before, with_band=False)
+    return [f"That is {times} times what {found.net.name} has, {was}."]
+
+
+def _sizes(found: Search) -> str:
+    """Return the sizes of the best, and what it keeps to."""
+    values = found.best.values
+    words = {"params": "parameters", "flops": "of a forward pass", "layers": "layers with them"}
+    said = [
+        f"{value_said(Asked(name), values[name], 3)} {words[name]}"
+        for name in _SIZES
+        if name in values
+    ]
+    kept = [
+        f"{each.text} ({_found(found, each.asked, values[str(each.asked)])})"
+        for each in found.constraints
+    ]
+    keeps = f", and keeps to {listed(kept)}" if kept else ""
+    return f"It has {listed(said)}{keeps}."
+
+
+def _front(found: Search) -> Sequence[str]:
+    if not found.front:
+        return []
+    others = listed([str(goal) for goal in found.front_goals])
+    sentence = (
+        f"{len(found.front):,} nets are on the front of the {found.goal} and the {others}: none of "
+        "all is better in all of these."
+    )
+    if found.how == SAMPLED:
+        sentence = sentence.replace("of all", "of the samples")
+    return [sentence]
