@@ -20,6 +20,7 @@ from paleo.studies.compare.plans import PlansComparison
 from paleo.studies.folding import folded_fit, folded_summary
 from paleo.studies.metrics import Metrics
 from paleo.studies.planning import Planning
+from paleo.studies.search import Search
 from paleo.studies.summary import NetSummary
 from paleo.views.answers.comparison import comparison_answer
 from paleo.views.answers.measuring import (
@@ -32,6 +33,7 @@ from paleo.views.answers.memory import memory_answer
 from paleo.views.answers.metrics import TRAINING, metrics_answer
 from paleo.views.answers.planning import planning_answer
 from paleo.views.answers.plans import plans_answer
+from paleo.views.answers.search import search_answer
 from paleo.views.answers.simulation import run_answer, simulation_answer
 from paleo.views.answers.summary import summary_answer
 from paleo.views.charts import results as charts_of
@@ -45,6 +47,7 @@ from paleo.views.tables.metrics import metrics_table
 from paleo.views.tables.planning import planning_tables
 from paleo.views.tables.plans import plans_table
 from paleo.views.tables.ranking import ranking_table
+from paleo.views.tables.search import search_tables
 from paleo.views.tables.simulation import simulation_table, simulation_tables
 from paleo.views.tables.summary import summary_table
 from paleo.views.tables.validation import validation_table
@@ -86,6 +89,12 @@ _ALONE: dict[type, View] = {
     ),
     PlansComparison: View(plans_answer, lambda found: [plans_table(found)], charts_of.of_plans),
     Planning: View(planning_answer, planning_tables, charts_of.of_planning),
+    Search: View(
+        search_answer,
+        lambda found: search_tables(found, for_people=True),
+        charts_of.of_search,
+        lambda found: search_tables(found, for_people=False),
+    ),
     Profiles: View(
         lambda found: profile_answer(found.runs),
         lambda found: list(map(profile_table, found.runs)),

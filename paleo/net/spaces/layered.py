@@ -173,16 +173,23 @@ class _Walk:
         for number, choice in enumerate(self.space.choices):
             for place, option in enumerate(choice.options):
                 for setting in option.settings:
-                    for name in self._matching(editor, setting.layer, setting.key):
+                    for name in editor.matching(setting.layer, key=setting.key):
+                        self._check_setting(self.nodes[self.place[name]], setting)
                         own = self.set[self.place[name]].setdefault(number, {})
                         own.setdefault(place, []).append(setting)
                 for pattern in option.remove:
-                    for name in self._matching(editor, pattern, None):
+                    for name in editor.matching(pattern):
                         self.left_out[self.place[name]].setdefault(number, set()).add(place)
         self.mistakes.say_once(0)
 
-    def _matching(self, editor: Editor, pattern: str, key: str | None) -> list[str]:
-        return editor.matching(pattern, key=key)
+    def _check_setting(self, node: Node, setting: LayerSetting) -> None:
+        """Note a setting that a layer does not take, whatever it reads."""
+        try:
+            edited(node, node.inputs, [setting])
+        except ShapeError:  # it may fit other inputs
+            pass
+        except EditError as error:
+            self.mistakes.add(str(error), node.name, error.key)
 
     def _potential(self) -> list[int]:
         """Return how many layers may read each one's output, behind such as may be left out."""
@@ -318,7 +325,7 @@ class _Walk:
                 self.known[key] = layer, output
             except ShapeError as error:
                 self.misfits.setdefault(node.name, error)
-            except EditError as error:
+            except EditError as error:  # of several settings of one key together
                 self.mistakes.add(str(error), node.name, error.key)
         return self.known[key]
 

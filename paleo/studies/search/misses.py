@@ -23,8 +23,12 @@ def amount(name: str, value: float) -> str:
     return f"{value:,.0f}" if quantity.is_whole else f"{value:.4g}"
 
 
+def _share(share: float) -> str:
+    return f"{100 * share:,.0f} %" if share >= 1 else f"{100 * share:.3g} %"
+
+
 def _missed(name: str, value: float, end: float, *, is_over: bool) -> str:
-    share = f" ({100 * abs(value - end) / abs(end):.3g} % off)" if end else ""
+    share = f" ({_share(abs(value - end) / abs(end))} off)" if end else ""
     return f"the {'least' if is_over else 'most'} {name} of any is {amount(name, value)}{share}"
 
 
@@ -68,5 +72,5 @@ def nearest_of(
     every = " and ".join(each.text for each in constraints)
     names = dict.fromkeys(str(each.asked) for each in constraints)
     has = " and ".join(f"{name} {amount(name, nearest[name])}" for name in names)
-    off = f"{100 * worst(nearest):.3g} % off"
+    off = f"{_share(worst(nearest))} off"
     return f"constraint: no net{of} has {every}: the nearest has {has} ({off})"

@@ -13,7 +13,7 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import np, total
 from paleo.net.graph import infer_nodes
-from paleo.net.spaces import Design, Space
+from paleo.net.spaces import SPACES, Design, Space, find_design
 from paleo.net.spaces.design import with_choices
 from paleo.net.spaces.layered import NotAdditiveError, layered
 from paleo.net.spec import NetSpec
@@ -122,7 +122,7 @@ def search(net: ScenarioLike | None = None, **settings: Unpack[SearchSettings]) 
     front = [FoundNet(task.space, point.places, point.values) for point in answer.points]
     return Search(
         space=task.space,
-        scenario=replace(scenario, batch_size=task.nets.batch),
+        scenario=scenario,
         net=original,
         goal=task.goal,
         constraints=task.constraints,
@@ -130,7 +130,7 @@ def search(net: ScenarioLike | None = None, **settings: Unpack[SearchSettings]) 
         best=best_net,
         original=_values_of(task, original),
         front=tuple(front) if task.front else (),
-        layers=tuple(_chosen(best_net, scenario, task.nets.batch, backward=not task.is_inference)),
+        layers=tuple(_chosen(best_net, scenario, backward=not task.is_inference)),
         how=answer.how,
         valid=answer.valid,
         evaluated=answer.evaluated,
@@ -145,16 +145,18 @@ def _task(
     """Return what settings mean; raises a PaleoError with every mistake."""
     mistakes = Mistakes()
     original = net if net is not None else mistakes.check(_own_net, settings.get("space"))
-    scenarios, found = asked(
-        original if original is not None else "nin", SearchSettings, settings, mistakes
-    )
+    # Settings are checked even where there is no net, so that all mistakes are said at once.
+    stand_in = NetSpec("", ()) if original is None else original
+    scenarios, found = asked(stand_in, SearchSettings, settings, mistakes)
     design: Design | None = found["space"]
     choices = found["vary"]
-    if found["space"] is None and choices == () and "space" not in settings:
-        mistakes.add("space: name a design space, or vary something of the net")
+    if original is not None and not (mistakes or design or choices):
+        mistakes.add(f"space: name a design space ({', '.join(SPACES)}), or vary the net")
     mistakes.raise_as(PaleoError)
     (scenario,) = scenarios
-    space = mistakes.check(with_choices(design, choices or ()).of, scenario.net)
+    space = mistakes.check(with_choices(design, choices).of, scenario.net)
+    if scenario.batch_size is None:
+        scenario = replace(scenario, batch_size=_own_batch(scenario.net))
     goal, constraints, front = found["objective"], found["constraint"], found["front"]
     mistakes.check(joined, constraints)
     names = [each.asked.device for each in (goal, *constraints, *front)]
@@ -179,10 +181,8 @@ def _task(
         )
         for name, each in devices.items()
     }
-    batch = scenario.batch_size
-    if batch is None:
-        batch = _own_batch(space.net)
-    task = _Task(space, Nets(measured, int(batch)), goal, constraints, front)
+    assert isinstance(scenario.batch_size, int)
+    task = _Task(space, Nets(measured, scenario.batch_size), goal, constraints, front)
     for each in task.asked:
         mistakes.check(measured[each.device].factor, each.name, task.nets.batch)
     mistakes.raise_as(PaleoError)
@@ -190,8 +190,6 @@ def _task(
 
 
 def _own_net(space: Any) -> NetSpec:
-    from paleo.net.spaces import find_design
-
     if space is None:
         raise SettingError("net: name a net, or a space that has one")
     return find_design(space).own_net
@@ -268,7 +266,7 @@ def _one_by_one(task: _Task, samples: int, seed: int, why: str) -> _Answer:
     ]
     is_whole = samples >= task.space.count
     if not keeps:
-        of = "" if is_whole else f" of {len(places):,} that were looked at"
+        of = "" if is_whole else f" of the {len(places):,} that were looked at"
         raise SettingError(nearest_of(values, task.constraints, of))
     goals = (task.goal, *task.front)
     columns = [
@@ -277,10 +275,16 @@ def _one_by_one(task: _Task, samples: int, seed: int, why: str) -> _Answer:
     ]
     kept = [keeps[int(i)] for i in undominated(columns)]
     points = [Point(places[i], values[i]) for i in kept]
-    notes = () if is_whole else (f"samples, not all nets: {why}",)
+    notes = [] if is_whole else [f"samples, not all nets: {why}"]
+    if misfits:
+        notes.append(f"nets that cannot be are left out; the first: {misfits.found[0]}")
     how = EACH if is_whole else SAMPLED
     return _Answer(
-        _in_order(points, task.goal), how, len(places) if is_whole else None, len(places), notes
+        _in_order(points, task.goal),
+        how,
+        len(places) if is_whole else None,
+        len(places),
+        tuple(notes),
     )
 
 
@@ -323,11 +327,9 @@ def _notes(task: _Task, scenario: Scenario, best: FoundNet) -> Iterator[str]:
             )
 
 
-def _chosen(
-    best: FoundNet, scenario: Scenario, batch: int, *, backward: bool
-) -> Iterator[ChosenLayer]:
+def _chosen(best: FoundNet, scenario: Scenario, *, backward: bool) -> Iterator[ChosenLayer]:
     """Yield what is chosen at each place, with what the layers there take, `backward` too."""
-    summary = summarize(replace(scenario, net=best.net), batch)
+    summary = summarize(replace(scenario, net=best.net))
     for choice, place in zip(best.space.choices, best.places, strict=True):
         option = choice.options[place]
         patterns = dict.fromkeys(

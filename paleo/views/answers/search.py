@@ -59,7 +59,10 @@ def search_answer(found: Search) -> list[str]:
     else:
         which = f"The best of {found.count:,} nets, exactly, has"
     first = f"{which} the {way} {title}{on}: {_found(found, asked, found.objective)}."
-    return [first, *_beside(found, asked), _sizes(found), *_front(found)]
+    fit = []
+    if found.valid not in (None, found.count):
+        fit = [f"{found.valid:,} of them fit together."]
+    return [first, *fit, *_beside(found, asked), _sizes(found), *_front(found)]
 
 
 def _beside(found: Search, asked: Asked) -> list[str]:

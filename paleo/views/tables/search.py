@@ -9,7 +9,7 @@ from typing import Any
 from paleo.studies.search.quantities import Asked
 from paleo.studies.search.results import FoundNet, Search
 from paleo.views.answers.base import band_said
-from paleo.views.table import Column, Table
+from paleo.views.table import Column, Table, plain
 
 #: So many nets of a front are shown to people, from one end to the other.
 _SHOWN = 20
@@ -66,7 +66,8 @@ def front_table(found: Search, *, for_people: bool) -> Table:
     rows = [_row(net, asked) for net in nets]
     columns = (
         *(_column(each, found) for each in asked),
-        Column("choices", "choices"),
+        Column("choices", "choices", for_people=True),
+        *plain(*(choice.name for choice in found.space.choices)),
     )
     left = len(found.front) - len(nets)
     footnotes = [f"{left:,} between are left out: --format=csv has all"] if left else []
@@ -87,7 +88,7 @@ def _row(net: FoundNet, asked: Sequence[Asked]) -> dict[str, Any]:
         each.quantity.key + (f"@{each.device}" if each.device else ""): net.values[str(each)]
         for each in asked
     }
-    return {**values, "choices": in_short(net.choices.values())}
+    return {**values, **net.choices, "choices": in_short(net.choices.values())}
 
 
 def _spread(front: Sequence[FoundNet]) -> Sequence[FoundNet]:

@@ -1,0 +1,74 @@
+"""How long the best of 5^16 nets takes to be found, and the front of time and parameters.
+
+    python benchmarks/search.py            print the table
+    python benchmarks/search.py --check    exit with status 1 if a bound is missed
+
+All is from nothing but the imports: the space, its states, their prices and the search. Seconds are
+those of the CPU, which others on the machine change least. The baseline is a loop of NumPy that adds
+and multiplies the same arrays once: as many numbers as there are points of the front, for each step
+from state to state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from ratios import Figure, report
+
+import paleo
+from paleo.net.graph import build
+from paleo.net.spaces import find_design
+from paleo.net.spaces.layered import layered
+
+NET, SPACE = "nin_227", "thesis"
+#: What all 5^16 nets may take, in seconds of one core.
+AT_MOST = 10.0
+DEVICE = "K20X"
+ROUNDS = 20
+
+
+def searched(**settings: Any) -> tuple[paleo.studies.search.Search, float]:
+    """Return what a search finds, and its CPU seconds."""
+    build.cache_clear() if hasattr(build, "cache_clear") else None
+    begun = time.process_time()
+    found = paleo.search(NET, space=SPACE, device=DEVICE, **settings)
+    return found, time.process_time() - begun
+
+
+def steps() -> int:
+    """Return how many steps there are from state to state."""
+    space = find_design(SPACE).of(paleo.load(NET))
+    return sum(map(len, layered(space).steps))
+
+
+def added_and_multiplied(points: int, times: int) -> float:
+    """Return the CPU seconds in which arrays of so many numbers are added and multiplied."""
+    numbers, total = np.full(points, 1.5), np.zeros(points)
+    begun = time.process_time()
+    for _ in range(ROUNDS):
+        for _ in range(times):
+            total = total + numbers
+            total = total * numbers
+        total[:] = 0
+    return (time.process_time() - begun) / ROUNDS
+
+
+def exact(cost_model: str, of_best: float, of_front: float) -> list[Figure]:
+    """Return the seconds of the best net and of the front, over 10 s and over the baseline's."""
+    best, one = searched(cost_model=cost_model, constraint="params<4e6")
+    front, every = searched(cost_model=cost_model, front="params")
+    assert best.is_exact and front.is_exact and best.count == 5**16
+    base = added_and_multiplied(len(front.front), steps())
+    name = f"5^16 nets, {cost_model}"
+    return [
+        (f"{name}, best below 4e6 parameters / 10 s", one / AT_MOST, 1.0),
+        (f"{name}, front of {len(front.front):,} nets / 10 s", every / AT_MOST, 1.0),
+        (f"{name}, best / arrays added and multiplied", one / base, of_best),
+        (f"{name}, front / arrays added and multiplied", every / base, of_front),
+    ]
