@@ -16,9 +16,9 @@ Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`
 Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `memory` (with
             `OPTIMIZERS`), `collectives`, `timeline`, as the commands of these names answer them;
             `footprint`, `largest_batch`; `plans` has every way to share a net among devices, as
-            arrays, `best_plans` (the command `plan`) the best ways to train or run one. Those
-            of a net take settings, or a `Scenario`, which
-            `scenario` finds and checks: a net on a cluster under a `Plan`
+            arrays, `best_plans` (the command `plan`) the best ways to train or run one; `search`
+            finds the best net of a design space. Those of a net take settings, or a `Scenario`,
+            which `scenario` finds and checks: a net on a cluster under a `Plan`
 Pieces      `estimate_forward`, `estimate_backward`, `estimate_update` and
             `estimate_communication` of a step; `data_parallel`, `model_parallel` and
             `hybrid_parallel` put them together under a `Plan` and take arrays

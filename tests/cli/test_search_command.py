@@ -38,7 +38,7 @@ def test_the_answer_is_the_best_of_all_nets_beside_the_original() -> None:
     factor = found.objective / found.original["time"]
     assert f"That is {factor:.4g} times what nin_227 has" in said
     assert f"{found.best.values['params']:,} parameters" in said
-    assert "and keeps to layers>=11 (11)." in said
+    assert "It keeps to layers>=11 (11)." in said
     assert f"conv8.filter[3] {found.best.choices['conv8.filter[3]']}" in said
 
 

@@ -81,18 +81,16 @@ def _beside(found: Search, asked: Asked) -> list[str]:
 def _sizes(found: Search) -> str:
     """Return the sizes of the best, and what it keeps to."""
     values = found.best.values
-    words = {"params": "parameters", "flops": "of a forward pass", "layers": "layers with them"}
-    said = [
-        f"{value_said(Asked(name), values[name], 3)} {words[name]}"
-        for name in _SIZES
-        if name in values
-    ]
+    params, flops, layers = (value_said(Asked(name), values[name], 3) for name in _SIZES)
+    # A time is not known to as many digits as it is bounded by.
     kept = [
-        f"{each.text} ({_found(found, each.asked, values[str(each.asked)])})"
+        f"{each.text} ({value_said(each.asked, values[str(each.asked)])})"
+        if each.asked.quantity.is_whole
+        else each.text
         for each in found.constraints
     ]
-    keeps = f", and keeps to {listed(kept)}" if kept else ""
-    return f"It has {listed(said)}{keeps}."
+    keeps = f". It keeps to {listed(kept)}" if kept else ""
+    return f"It has {params} parameters in {layers} layers and computes {flops} forward{keeps}."
 
 
 def _front(found: Search) -> Sequence[str]:
@@ -105,4 +103,23 @@ def _front(found: Search) -> Sequence[str]:
     )
     if found.how == SAMPLED:
         sentence = sentence.replace("of all", "of the samples")
-    return [sentence]
+    return [sentence, *_as_large(found)]
+
+
+def _as_large(found: Search) -> list[str]:
+    """Return what the best net has that is no worse than the original in what else is asked."""
+    if len(found.front_goals) != 1 or found.original is None:
+        return []
+    (goal,), asked = found.front_goals, found.goal.asked
+    name, sign = str(goal.asked), 1 if goal.most else -1
+    before = found.original[name]
+    alike = next((net for net in found.front if sign * (net.values[name] - before) >= 0), None)
+    if alike is None or not found.original[str(asked)]:
+        return []
+    value = alike.values[str(asked)]
+    plan, band = found.plans[asked.device], found.band(asked)
+    factor = rounded(value / found.original[str(asked)], plan.ratio_digits if band else MOST_DIGITS)
+    size = "least" if goal.most else "most"
+    has = _found(found, asked, value, with_band=False)
+    least = f"With at {size} the {name} of {found.net.name} the best has"
+    return [f"{least} {has}, {factor} times as much as it."]
