@@ -153,9 +153,7 @@ class Terms:
             forward, forward_kernels = (
                 np.where(trains, 0, each) for each in (forward, forward_kernels)
             )
-        backward, backward_kernels = (
-            self._pass(plan, BACKWARD) if is_step else (nothing, nothing.astype(np.int64))
-        )
+        backward, backward_kernels = self._pass(plan, BACKWARD) if is_step else (nothing, nothing)
         target = plan.target
         host = float(plan.cost_model.host(target)) if not plan.graphs else 0.0
         if host and plan.use_pipeline and plan.cost_model.pipelines:
@@ -232,7 +230,7 @@ class Terms:
             times.append(plan.seconds(sum(own, Time())))
             pairs = zip(group, own, strict=True)
             kernels.append(total(handed(operation, time) for operation, time in pairs))
-        return np.array([*times, 0.0], float), np.array([*kernels, 0], np.int64)
+        return np.array([*times, 0.0], float), np.array([*kernels, 0], float)
 
     def _operations(self, each: Situation, directions: tuple[Pass, ...]) -> list[Operation]:
         needed = each.needed if Pass.FORWARD not in directions else None
