@@ -313,3 +313,23 @@ def test_json_has_the_net_its_choices_and_how_many_there_were() -> None:
     assert paleo.loads(json.dumps(best["net"])).layers == found.best.net.layers
     assert best["objective"] == best["time_s"] == found.objective
     assert best["objective_low"] < best["objective"] < best["objective_high"]
+
+
+def test_cost_and_energy_are_those_of_metrics() -> None:
+    space = {"choices": {"conv8.filter[3]": [64, 384, "none"]}}
+    settings: dict[str, Any] = {"device": "T4", "price": "2 EUR/h", "power": "50 W"}
+    names = ["energy<1e9", "inference_cost<1e9", "inference_energy<1e9"]
+    found = paleo.search(
+        "nin_227", space=space, objective="cost", constraint=names, batch_size=32, **settings
+    )
+    (alone,) = paleo.metrics(found.best.net, batch_size=32, **settings)
+    assert found.best.values["cost"] == pytest.approx(alone.training_cost_per_million, rel=1e-12)
+    assert found.best.values["energy"] == pytest.approx(alone.training_energy_per_sample, rel=1e-12)
+    assert found.best.values["inference_cost"] == pytest.approx(
+        alone.inference_cost_per_million, rel=1e-12
+    )
+    assert found.best.values["inference_energy"] == pytest.approx(
+        alone.inference_energy_per_sample, rel=1e-12
+    )
+    assert found.to_dict()["currency"] == "EUR"
+    assert " EUR" in repr(found)

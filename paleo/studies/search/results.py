@@ -17,6 +17,7 @@ from paleo.net.spec import NetSpec
 from paleo.net.writer import dumps
 from paleo.step.plan import Plan
 from paleo.step.scenario import Scenario
+from paleo.studies.search.prices import Measured
 from paleo.studies.search.quantities import Asked, Constraint, Goal, values_to_dict
 
 #: How a result was found: along states, by each net, or by some of them.
@@ -63,7 +64,7 @@ class Search(Result):
 
     `original` are the quantities of the net that the space is of, None where it cannot be priced.
     `how` is ADDITIVE, EACH or SAMPLED; `valid` nets of all fit, None where that was not counted;
-    `evaluated` were looked at one by one.
+    `evaluated` were looked at one by one. `devices` are where times are of, None for the first.
     """
 
     space: Space
@@ -79,7 +80,7 @@ class Search(Result):
     how: str
     valid: int | None
     evaluated: int
-    plans: Mapping[str | None, Plan]
+    devices: Mapping[str | None, Measured]
     notes: tuple[str, ...] = ()
 
     @property
@@ -102,9 +103,18 @@ class Search(Result):
         """The value of the objective of the best."""
         return self.best.values[str(self.goal.asked)]
 
+    def plan_of(self, asked: Asked) -> Plan:
+        """Return how a quantity is priced: on its device."""
+        return self.devices[asked.device].plan
+
+    def currency(self, asked: Asked) -> str:
+        """Return the currency of a quantity, "" if it is no money."""
+        price = self.devices[asked.device].rates.price
+        return price.currency if price and asked.quantity.unit == "money" else ""
+
     def band(self, asked: Asked) -> Band | None:
         """Return the error band of a quantity, None where none is known."""
-        plan = self.plans[asked.device]
+        plan = self.plan_of(asked)
         source = asked.quantity.source
         if not source:
             return None
@@ -126,6 +136,7 @@ class Search(Result):
             **self.scenario.plan.to_dict("device", "cost_model", "dtype", "optimizer"),
             "batch_size": self.scenario.batch_size,
             "objective": str(self.goal),
+            "currency": self.currency(Asked("cost")) or None,
             "constraints": [each.text for each in self.constraints],
             "count": self.count,
             "valid": self.valid,

@@ -134,7 +134,7 @@ def search(net: ScenarioLike | None = None, **settings: Unpack[SearchSettings]) 
         how=answer.how,
         valid=answer.valid,
         evaluated=answer.evaluated,
-        plans={name: measured.plan for name, measured in task.nets.devices.items()},
+        devices=task.nets.devices,
         notes=tuple(dict.fromkeys([*answer.notes, *_notes(task, scenario, best_net)])),
     )
 
@@ -154,6 +154,8 @@ def _task(
         mistakes.add(f"space: name a design space ({', '.join(SPACES)}), or vary the net")
     mistakes.raise_as(PaleoError)
     (scenario,) = scenarios
+    if scenario.plan.is_mesh:
+        mistakes.add("search: it is of one device: leave out what shares a net among several")
     space = mistakes.check(with_choices(design, choices).of, scenario.net)
     if scenario.batch_size is None:
         scenario = replace(scenario, batch_size=_own_batch(scenario.net))

@@ -38,20 +38,21 @@ def _found(found: Search, asked: Asked, value: float, *, with_band: bool = True)
     """Return a quantity in words, with its error band."""
     band = found.band(asked)
     digits = band.digits if band else MOST_DIGITS
+    money = f" {currency}" if (currency := found.currency(asked)) else ""
     if not band:
-        return value_said(asked, value, digits)
+        return f"{value_said(asked, value, digits)}{money}"
     texts = told_apart(
         found.ends(asked, value), lambda end, digits: value_said(asked, end, digits), digits
     )
     around = spread(texts, band) if with_band else ""
-    return f"{value_said(asked, value, digits)}{around}"
+    return f"{value_said(asked, value, digits)}{money}{around}"
 
 
 def search_answer(found: Search) -> list[str]:
     """Return the sentences of a search."""
     asked = found.goal.asked
     title = f"{asked.quantity.title}"
-    where = device_named(found.plans[asked.device].device.name)
+    where = device_named(found.plan_of(asked).device.name)
     way = "most" if found.goal.most else "least"
     on = f" on {where}, batch {found.scenario.batch_size:,}" if asked.quantity.source else ""
     if found.how == SAMPLED:
@@ -72,7 +73,7 @@ def _beside(found: Search, asked: Asked) -> list[str]:
     before = found.original[str(asked)]
     factor = found.objective / before
     band = found.band(asked)
-    plan = found.plans[asked.device]
+    plan = found.plan_of(asked)
     times = rounded(factor, plan.ratio_digits if band else MOST_DIGITS)
     was = _found(found, asked, before, with_band=False)
     return [f"That is {times} times what {found.net.name} has, {was}."]
@@ -117,7 +118,7 @@ def _as_large(found: Search) -> list[str]:
     if alike is None or not found.original[str(asked)]:
         return []
     value = alike.values[str(asked)]
-    plan, band = found.plans[asked.device], found.band(asked)
+    plan, band = found.plan_of(asked), found.band(asked)
     factor = rounded(value / found.original[str(asked)], plan.ratio_digits if band else MOST_DIGITS)
     size = "least" if goal.most else "most"
     has = _found(found, asked, value, with_band=False)
