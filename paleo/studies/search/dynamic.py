@@ -252,6 +252,8 @@ class Solver:
                     count += len(kept)
             if count > MOST_POINTS:
                 raise TooManyError
+            # To find the way back takes no columns.
+            every[-1] = [each and each._replace(columns={}) for each in behind]
             every.append(here)
             behind, of_limits = here, own
         every.reverse()
@@ -269,7 +271,7 @@ class Solver:
         """Return all points of a state: those behind each step, with the step's layer before."""
         parts: dict[str, list[Columns]] = {name: [] for name in names}
         costs: list[list[Array]] = [[np.zeros(0)] for _ in limits]
-        steps, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        steps, places = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
         for number in np.flatnonzero(self.grid.before[k] == state):
             after = self.grid.after[k][number]
             points, own = behind[after], of_limits[after]
@@ -282,8 +284,8 @@ class Solver:
                 parts[name].append(term.within(moved, k, state))
             for (cost, _, _), rows, spent in zip(limits, costs, own, strict=True):
                 rows.append(spent + cost[situation])
-            steps.append(np.full(len(points.step), number))
-            places.append(np.arange(len(points.step)))
+            steps.append(np.full(len(points.step), number, np.int32))
+            places.append(np.arange(len(points.step), dtype=np.int32))
         columns = {
             name: tuple(map(np.concatenate, zip(*rows, strict=True)))
             if rows
