@@ -17,6 +17,7 @@ COUNTS = {
     "thesis": 5**16,
     "vgg": 4**5 * 5**8,
     "nin": 5**4 * 6**7,
+    "resnet": 4**16,
     "squeezenet": 3**4 * 4,
     "transformer": 7 * 8 * 6,
     "moe": 5 * 3 * 5,
