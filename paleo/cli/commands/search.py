@@ -11,8 +11,8 @@ import click
 from paleo.cli.edits import NetEdits
 from paleo.cli.files import check_file, write_file
 from paleo.cli.options import NET, Output, setting_option, setting_options, verbose
-from paleo.cli.plan import CONVOLUTIONS, KERNELS, UPDATE, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
+from paleo.cli.setting_groups import CONVOLUTIONS, KERNELS, UPDATE, say_what_is_used
 from paleo.core.errors import SettingError
 from paleo.net.spaces import find_design
 from paleo.net.writer import dumps
