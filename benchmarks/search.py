@@ -80,10 +80,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
     check = parser.parse_args().check
-    # The bounds of ratios are about three times what was found.
+    # Bounds of ratios are five times what was found on a quiet machine: the baseline takes 1 to 3 ms.
     measures: list[Callable[[], list[Figure]]] = [
-        functools.partial(exact, "paleo2017", 500.0, 500.0),
-        functools.partial(exact, "tiled", 1000.0, 1000.0),
+        functools.partial(exact, "paleo2017", 1000.0, 1000.0),
+        functools.partial(exact, "tiled", 2000.0, 2000.0),
     ]
     return int(report(measures) and check)
 

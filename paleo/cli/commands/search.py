@@ -61,10 +61,10 @@ def command(
     \b
     Examples:
       paleo search nin_227 --space=thesis --constraint="params<4e6" --device=K20X
-      paleo search vgg19 --space=thesis --constraint="layers>=12" --front=params --plot=front.svg
-      paleo search vgg16 --space=vgg --objective="most params" --constraint="latency<50 ms"
-      paleo search nin_227 --vary="conv8.filter[3]=192,384,none" --constraint="latency@T4<1 s"
-      paleo search --space=squeezenet --objective=latency --constraint="params>=1e6"
+      paleo search vgg19 --space=thesis --constraint="layers>=12" --front=params
+      paleo search vgg16 --space=vgg --objective="most params" --device=T4
+      paleo search nin_227 --vary="conv8.filter[3]=192,384,none" --front=params
+      paleo search --space=squeezenet --constraint="latency@T4<9 ms"
       paleo search nin_227 --space=mine.toml --exact -o best.json
     """  # noqa: D301 (click takes the control character, not the escape)
     if file is not None:
