@@ -80,7 +80,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
     check = parser.parse_args().check
-    # Bounds of ratios are five times what was found on a quiet machine: the baseline takes 1 to 3 ms.
+    # Bounds of ratios are some times what was found: the baseline takes 1 to 3 ms.
     measures: list[Callable[[], list[Figure]]] = [
         functools.partial(exact, "paleo2017", 1000.0, 1000.0),
         functools.partial(exact, "tiled", 2000.0, 2000.0),
