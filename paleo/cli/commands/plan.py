@@ -53,9 +53,9 @@ def command(
 
     \b
     Examples:
-      paleo plan gpt2 --cluster=dgx_a100 --num_workers=8 --global_batch=64 --dtype=bf16
-      paleo plan llama3_8b --cluster=dgx_h100 --num_workers=16 --tp=2,4 --zero=1 --recompute=full
-      paleo plan resnet50 --device=T4,L4,H100_SXM --objective=cost --latency="20 ms"
+      paleo plan gpt2 --cluster=dgx_a100 --num_workers=8 --global_batch=64
+      paleo plan llama3_8b --cluster=dgx_h100 --num_workers=16 --tp=2,4 --zero=1
+      paleo plan resnet50 --device=T4,L4 --objective=cost --latency="20 ms"
       paleo plan resnet50_v1_5 --cluster=aws_p4d --budget="500 USD" --epochs=90
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = edits.applied()
