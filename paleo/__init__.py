@@ -15,10 +15,11 @@ Clusters    `find_device`, `device_names`, `Device`, its `Price`, `prices` of al
 Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`
 Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `memory` (with
             `OPTIMIZERS`), `collectives`, `timeline`, as the commands of these names answer them;
-            `footprint`, `largest_batch`; `plans` has every way to share a net among devices, as
-            arrays, `best_plans` (the command `plan`) the best ways to train or run one; `search`
-            finds the best net of a design space. Those of a net take settings, or a `Scenario`,
-            which `scenario` finds and checks: a net on a cluster under a `Plan`
+            `footprint`, `largest_batch`; `plans` has every way to share a net among devices and
+            `sweep` every combination of settings, as arrays, `best_plans` (the command `plan`) the
+            best ways to train or run one; `search` finds the best net of a design space. Those of a
+            net take settings, or a `Scenario`, which `scenario` finds and checks: a net on a
+            cluster under a `Plan`
 Pieces      `estimate_forward`, `estimate_backward`, `estimate_update` and
             `estimate_communication` of a step; `data_parallel`, `model_parallel` and
             `hybrid_parallel` put them together under a `Plan` and take arrays
@@ -94,6 +95,7 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.studies.search import search as search
     from paleo.studies.simulate import simulate as simulate
     from paleo.studies.summary import summarize as summarize
+    from paleo.studies.sweeps.result import sweep as sweep
     from paleo.studies.timeline import timeline as timeline
 
 #: Where the public names are.
@@ -150,6 +152,7 @@ _PLACES = {
     "paleo.studies.search": ("search",),
     "paleo.studies.simulate": ("simulate",),
     "paleo.studies.summary": ("summarize",),
+    "paleo.studies.sweeps.result": ("sweep",),
     "paleo.studies.timeline": ("timeline",),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}

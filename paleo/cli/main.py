@@ -29,6 +29,7 @@ COMMANDS = (
     "plan",
     "metrics",
     "search",
+    "sweep",
     "memory",
     "report",
     "serve",
