@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +14,10 @@ from paleo.core.optional import extra
 
 #: Seconds in which a scheduler has to answer.
 _PATIENCE = 10
+#: An address as Dask takes it, or a number of processes.
+_ADDRESS = r"[1-9][0-9]{0,3}|([a-z]+://)?[^\s/:]+:[0-9]{1,5}|([a-z]+://)\[[0-9a-f:]+\]:[0-9]{1,5}"
+#: Above every level of messages.
+_SILENT = logging.CRITICAL + 1
 #: So many parts for each thread of workers wait at a time: a scheduler has few futures.
 _AHEAD = 4
 
@@ -24,11 +30,9 @@ def write_part(job: Job, index: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep Dask's own messages off the terminal: what matters of them is said in one line."""
-    import logging
-
     logger = logging.getLogger("distributed")
     before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    logger.setLevel(_SILENT)
     try:
         yield
     finally:
@@ -57,10 +61,18 @@ def _client(distributed: Any, address: str) -> Iterator[Any]:
     """Give a client of a scheduler, or of processes that live as long as it does."""
     with contextlib.ExitStack() as stack:
         where: Any = address
+        if not re.fullmatch(_ADDRESS, address):
+            raise PaleoError(
+                "--dask: expected the address of a scheduler, such as tcp://127.0.0.1:8786, or a "
+                f"number of processes, got {address!r}"
+            )
         if address.isdecimal():
             where = stack.enter_context(
                 distributed.LocalCluster(
-                    n_workers=int(address), threads_per_worker=1, dashboard_address=None
+                    n_workers=int(address),
+                    threads_per_worker=1,
+                    dashboard_address=None,
+                    silence_logs=_SILENT,
                 )
             )
         try:
@@ -85,7 +97,7 @@ def _written(
         return future
 
     first = [submitted() for _ in range(min(most, len(waiting)))]
-    running = distributed.as_completed(first)
+    running = distributed.as_completed(first, loop=client.loop)
     failed = []
     for future in running:
         index = places.pop(future.key)

@@ -185,5 +185,7 @@ def went_on(job: Job, error: PaleoError) -> PaleoError:
     """Return an error with what is kept, and how to go on."""
     kept = job.count - len(job.missing())
     first, *others = error.mistakes
+    if not kept:
+        return error
     said = f"{first}; {kept:,} of {job.count:,} parts are kept, and the same command goes on"
     return PaleoError([type(first)(said), *others])

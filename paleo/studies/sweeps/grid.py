@@ -45,7 +45,7 @@ DATA, MESH, SINGLE = "data", "mesh", "one by one"
 _INNER = {DATA: ("batch_size", "workers"), MESH: AXES, SINGLE: ()}
 #: So many points are a block at most: of data parallelism as the processor's cache holds, of meshes
 #: as share what is priced.
-_BLOCK = {DATA: 16384, MESH: 1 << 18, SINGLE: 1}
+BLOCK = {DATA: 16384, MESH: 1 << 18, SINGLE: 1}
 #: So many points are a part by default: what is held, written and done anew at a time.
 PART = {DATA: 1 << 20, MESH: 1 << 20, SINGLE: 2048}
 #: No sweep has more points, so that numbers of them are exact in any format.
@@ -133,8 +133,8 @@ class Grid:
         sizes = [len(axis) for axis in self.inner]
         behind = 1
         for place in range(len(sizes) - 1, -1, -1):
-            if behind * sizes[place] > _BLOCK[self.kind]:
-                return place, max(1, _BLOCK[self.kind] // behind)
+            if behind * sizes[place] > BLOCK[self.kind]:
+                return place, max(1, BLOCK[self.kind] // behind)
             behind *= sizes[place]
         return 0, sizes[0] if sizes else 1
 
