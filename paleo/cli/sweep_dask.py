@@ -13,11 +13,9 @@ from paleo.core.errors import PaleoError
 from paleo.core.optional import extra
 
 #: Seconds in which a scheduler has to answer.
-_PATIENCE = 10
+PATIENCE = 10
 #: An address as Dask takes it, or a number of processes.
 _ADDRESS = r"[1-9][0-9]{0,3}|([a-z]+://)?[^\s/:]+:[0-9]{1,5}|([a-z]+://)\[[0-9a-f:]+\]:[0-9]{1,5}"
-#: Above every level of messages.
-_SILENT = logging.CRITICAL + 1
 #: So many parts for each thread of workers wait at a time: a scheduler has few futures.
 _AHEAD = 4
 
@@ -30,13 +28,12 @@ def write_part(job: Job, index: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep Dask's own messages off the terminal: what matters of them is said in one line."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(_SILENT)
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logging.disable(before)
 
 
 def run(
@@ -52,8 +49,8 @@ def run(
     with _quiet(), _client(distributed, address) as client:
         try:
             return _written(distributed, client, job, list(missing), advance)
-        except (OSError, TimeoutError, distributed.client.FutureCancelledError) as error:
-            raise PaleoError(f"{address}: the Dask scheduler is gone: {_line(error)}") from None
+        except (OSError, TimeoutError, distributed.client.FutureCancelledError):
+            raise PaleoError(f"{address}: the Dask scheduler is gone") from None
 
 
 @contextlib.contextmanager
@@ -72,11 +69,11 @@ def _client(distributed: Any, address: str) -> Iterator[Any]:
                     n_workers=int(address),
                     threads_per_worker=1,
                     dashboard_address=None,
-                    silence_logs=_SILENT,
+                    silence_logs=logging.CRITICAL + 1,
                 )
             )
         try:
-            client = distributed.Client(where, timeout=_PATIENCE, set_as_default=False)
+            client = distributed.Client(where, timeout=PATIENCE, set_as_default=False)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise PaleoError(f"{address}: no Dask scheduler answers: {_line(error)}") from None
         yield stack.enter_context(client)

@@ -21,7 +21,6 @@ from paleo.core.version import __version__
 from paleo.net.edit import Edits
 from paleo.net.load import load
 from paleo.net.spec import NetSpec
-from paleo.net.writer import dumps
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import NetworkSettings, SynchronousSettings
 from paleo.step.mesh_settings import MeshSettings
@@ -257,7 +256,8 @@ def _content(name: str, value: Any) -> str:
     if value is None:
         return ""
     if name == NET:
-        return dumps(load(value))
+        net = load(value)
+        return repr((net.layers, net.dims))
     return repr(checked_value(name, value))
 
 
