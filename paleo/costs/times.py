@@ -6,6 +6,7 @@ them. Sums of arrays are of one after the other, too, so that they round alike.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
@@ -93,6 +94,10 @@ class Times(Sequence[Time]):
         return sum(self, Time())
 
 
+#: Arrays of so many numbers and more are added up one by one: gathered, they are copied.
+_LONG = 256
+
+
 class StackedTimes(Times):
     """Times whose parts are arrays: four of them, with an entry for each time in front.
 
@@ -132,10 +137,18 @@ class StackedTimes(Times):
     def sums(self, lengths: Sequence[int]) -> Times:
         many = np.array(lengths, np.int64)
         first = np.cumsum(many) - many
-        found = np.zeros((len(self._parts), len(many), *self._parts.shape[2:]))
+        stacked = self._stacked
+        every = range(stacked.shape[1]) if self._places is None else self._places
+        found = np.zeros((len(stacked), len(many), *stacked.shape[2:]))
+        if stacked.ndim > 2 and math.prod(stacked.shape[2:]) >= _LONG:
+            for row, (begin, count) in enumerate(zip(first.tolist(), lengths, strict=True)):
+                for place in every[begin : begin + count]:
+                    found[:, row] += stacked[:, place]
+            return StackedTimes(found)
+        places = np.array(every, np.int64)
         for next_one in range(many.max(initial=0)):
             rows = np.flatnonzero(many > next_one)
-            found[:, rows] += self._parts[:, first[rows] + next_one]
+            found[:, rows] += stacked[:, places[first[rows] + next_one]]
         return StackedTimes(found)
 
     def total(self, seconds: Callable[[Time], Quantity]) -> Quantity:

@@ -225,9 +225,9 @@ def test_a_worker_that_dies_loses_nothing(tmp_path: Path) -> None:
     grid, folder = written(tmp_path, SLOW), tmp_path / "out"
     local = ("--local-directory", str(tmp_path))
     with scheduler() as (address, _), worker(address, *local) as first, worker(address, *local):
-        arguments = (grid, "-o", f"{folder}/", "--part=2", f"--dask={address}")
-        arguments += ("--part_format=csv",)
-        with subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True) as running:
+        arguments = (grid, "-o", f"{folder}/", "--part=2", "--part_format=csv")
+        how = command(*arguments, f"--dask={address}")
+        with subprocess.Popen(how, stderr=subprocess.PIPE, text=True) as running:
             until(lambda: len(list(folder.glob("part-*.csv"))) >= 1)
             first.kill()
             _, errors = running.communicate(timeout=90)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import paleo
 from paleo.core.operations import BatchMatMul, MatMul
 from paleo.costs import COST_MODELS, Target
-from paleo.costs.tiled import gemm, recurrent
+from paleo.costs.tiled import gemm, recurrent, tiles
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine, machine_for
@@ -61,8 +61,8 @@ def test_a_product_of_many_tiles_runs_at_the_peak() -> None:
 
 
 def test_one_row_more_than_fills_a_wave_takes_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    only = gemm._MATRIX._replace(tiles=((256, 256),), splits=(1,))
-    monkeypatch.setattr(gemm, "_MATRIX", only)
+    only = tiles.MATRIX._replace(tiles=((256, 256),), splits=(1,))
+    monkeypatch.setattr(gemm, "MATRIX", only)
     full = choose(2560, 2560, 6400, machine(), sizes=HALVES)
     more = choose(2561, 2560, 6400, machine(), sizes=HALVES)
     # 10 x 10 tiles are a whole wave; 11 x 10 are two.
@@ -577,3 +577,16 @@ def test_what_adds_up_the_parts_of_a_sum_takes_its_own_time() -> None:
     more = choose(*shape, machine(partial=4.0), sizes=HALVES, splits=(16,)).time.overhead
     assert more == pytest.approx(4 * quick.time.overhead)
     assert whole.time.overhead == 0
+
+
+@pytest.mark.parametrize("own", [machine(), machine(architecture="Ampere"), machine(**LANES)])
+def test_many_products_at_once_are_those_of_few(own: Machine) -> None:
+    """Of many the splits of K are left out that a bound says are no quicker."""
+    m = np.arange(1, 3001)
+    for n, k, splits in ((64, 9000, None), (512, 300, None), (192, 4096, (1, 2, 4, 8))):
+        together = choose(m, n, k, own, sizes=HALVES, splits=splits).time
+        for first in range(0, 3000, 500):
+            few = choose(m[first : first + 500], n, k, own, sizes=HALVES, splits=splits).time
+            for part, other in zip(together, few, strict=True):
+                every = np.broadcast_to(part, m.shape)[first : first + 500]
+                assert (every == other).all()
