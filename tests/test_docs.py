@@ -20,6 +20,7 @@ pytestmark = pytest.mark.alike
 DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PLUGINS = ROOT / "docs" / "plugins.md"
 PARALLELISM = ROOT / "docs" / "parallelism.md"
+SWEEPS = ROOT / "docs" / "sweeps.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SCRIPTS = str(Path(sys.executable).parent)
 
@@ -85,6 +86,10 @@ def folder(page: str, command: str, tmp_path: Path) -> Path:
         (tmp_path / "cropped.json").write_text(net)
         (sizes,) = re.findall(r"`digits\.dense`: `(.*)`", PLUGINS.read_text("utf-8"))
         (tmp_path / "digits.dense").write_text(sizes)
+        return tmp_path
+    if command.startswith("paleo sweep"):
+        (text,) = [text for kind, text in blocks(SWEEPS) if kind == "toml"]
+        (tmp_path / "grid.toml").write_text(text, "utf-8")
         return tmp_path
     if plan := re.search(r"--plan=(\S+)", command):
         if PLANS[plan[1]] == "yaml":

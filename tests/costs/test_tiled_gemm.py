@@ -442,8 +442,8 @@ def test_multiprocessors_without_a_tile_leave_half_of_their_power_to_the_others(
     # 5 tiles need 5 + 5 / 2 tenths of the power, 15 in two waves 15 + 5 / 2.
     own = machine(**LANES, power=50.0, lane_energy=10e-12, element_size=4, filling=0.0)
     alone = 2 * 128 * 128 * 8008 / 1e12
-    for tiles, longer in ((5, 1.5), (10, 2), (15, 3.5)):
-        chosen = choose(128 * tiles, 128, 8000, own, sizes=(4, 4, 4), tile=(128, 128))
+    for count, longer in ((5, 1.5), (10, 2), (15, 3.5)):
+        chosen = choose(128 * count, 128, 8000, own, sizes=(4, 4, 4), tile=(128, 128))
         assert chosen.time.compute == pytest.approx(longer * alone, rel=1e-3)
 
 
