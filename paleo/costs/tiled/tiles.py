@@ -16,6 +16,7 @@ from paleo.core.quantity import (
     Array,
     Quantity,
     is_array,
+    largest,
     maximum,
     minimum,
     np,
@@ -102,8 +103,8 @@ COPIED = ("fp8",)
 #: the graphics line (a tenth of the RTX PRO 6000's products) it takes half as long.
 _WRITING, _WRITING_GRAPHICS = 2, 1
 #: Products times tiles and splits that are priced at a time, so that the processor's cache holds
-#: them: of so many products and more, one tile after the other.
-_AT_ONCE, _MANY = 16384, 1024
+#: them; and how many products are so many that nobody asks for the tiles of each.
+_AT_ONCE, _MANY = 32768, 1024
 #: More than sums of seconds are rounded by.
 _MARGIN = 1 - 1e-9
 
@@ -327,40 +328,39 @@ class Products(NamedTuple):
         """Return `quickest` of arrays: tiles and splits are two more dimensions in front."""
         in_front, count = (1,) * len(shape), math.prod(shape)
         split = self.split(np.array(splits, np.float64).reshape(-1, *in_front))
-        at_once = 1 if count >= _MANY else max(2, _AT_ONCE // (count * len(splits)))
-        sides = self.unit.tiles
+        # On the lanes what tiles are ranked by is as large as they are numerous, not as K is.
+        of_k = self.unit.is_matrix and is_array(self.k)
+        is_slow = of_k or any(map(is_array, (self.m, self.n, self.times)))
+        at_once = max(1, _AT_ONCE // (count * len(splits))) if is_slow else len(self.unit.tiles)
+        is_many = count >= _MANY
+        sides = np.array(self.unit.tiles, np.float64)
         rank: Any = np.inf
         tile: Any = 0
         is_small = is_array(self.least_tile) or self.least_tile
         for first in range(0, len(sides), at_once):
-            rows, columns = (
-                sides[first]
-                if at_once == 1
-                else np.array(sides[first : first + at_once], np.float64).T.reshape(
-                    2, -1, 1, *in_front
-                )
-            )
+            rows, columns = sides[first : first + at_once].T.reshape(2, -1, 1, *in_front)
             own: Any = self.timed(self.tiled(rows, columns), split)[1]
             if is_small:
                 own = np.where(minimum(rows, columns) < self.least_tile, np.inf, own)
-            if at_once > 1:
-                which, own = own.argmin(axis=0), own.min(axis=0)
-                tile = np.where(own < rank, which + first, tile)
-            rank = np.minimum(rank, own)
+            if not is_many:
+                which = own.argmin(axis=0)
+                tile = np.where(own.min(axis=0) < rank, which + first, tile)
+            rank = np.minimum(rank, own.min(axis=0))
         found = self.found(split, rank)
-        if len(splits) == 1 and at_once == 1:
+        if len(splits) == 1 and is_many:
             return Found(*(np.reshape(each, np.shape(each)[1:]) for each in found[:3]))
         every = (len(splits), *shape)
         total, busy, again, tile = (np.broadcast_to(each, every) for each in (*found[:3], tile))
         if is_array(self.whole) or self.whole:
             total = np.where((split.parts > 1) & (np.asarray(self.whole) > 0), np.inf, total)
         which = total.argmin(axis=0)[None]
-        total, busy, again, tile = (
-            np.take_along_axis(each, which, 0)[0] for each in (total, busy, again, tile)
+        total, busy, again = (
+            np.take_along_axis(each, which, 0)[0] for each in (total, busy, again)
         )
-        if at_once == 1:
+        if is_many:
             return Found(total, busy, again)
-        rows, columns = np.array(sides, np.float64)[tile].reshape(-1, 2).T.reshape(2, *shape)
+        tile = np.take_along_axis(tile, which, 0)[0]
+        rows, columns = sides[tile].reshape(-1, 2).T.reshape(2, *shape)
         parts = np.array(splits)[which[0]]
         number = self.tiles(rows, columns) * parts
         waves = _ceil(number / self.machine.multiprocessors)
@@ -394,8 +394,8 @@ def _with(values: Array, places: Array, others: Any) -> Array:
 
 
 def _at_most(size: Quantity, most: Any) -> Quantity:
-    """Return the smaller of two, a number where that is `most` everywhere."""
-    if not is_array(most) and smallest(size) >= most:
+    """Return the smaller of two: `most` as it is where that is so everywhere."""
+    if smallest(size) >= largest(most):
         return cast(Quantity, most)
     return minimum(size, most)
 

@@ -21,7 +21,7 @@ from paleo.step.parallelism.overlap import Made, buckets
 from paleo.step.plan import Plan
 
 #: Batches that are priced at a time: arrays of them are in the processor's cache.
-_AT_ONCE = 4096
+_AT_ONCE = 8192
 #: So many batches are kept at most, each some ten numbers; then others take their place.
 _MOST = 1 << 20
 #: The places of batches up to this are looked up in a table, of others by their order.
