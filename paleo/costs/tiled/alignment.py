@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from paleo.core.operations import MatMul, Pass
-from paleo.core.quantity import Quantity, minimum
+from paleo.core.quantity import Quantity, minimum, some
 
 #: Elements of a row of each of two matrices: the third has rows of one of these lengths.
 Pitches: TypeAlias = tuple[Quantity, Quantity]
@@ -72,4 +72,4 @@ def _shared(share: float, sizes: tuple[float, float], rows: Pitches, piece: int)
     """Return a share where a row of either matrix is no whole number of pieces, else 1."""
     (first, second), (size_a, size_b) = rows, sizes
     odd = (first * size_a % piece != 0) | (second * size_b % piece != 0)
-    return 1.0 - (1.0 - share) * odd
+    return 1.0 - (1.0 - share) * odd if some(odd) else 1.0
