@@ -17,7 +17,7 @@ from paleo.studies.search.fronts import undominated
 from paleo.studies.search.results import ADDITIVE, EACH, SAMPLED
 
 #: A chain with two poolings, whose convolutions may be narrower or left out.
-CHAIN = {
+CHAIN: dict[str, list[Any]] = {
     "conv1.filter[3]": [48, "none"],
     "conv2.filter[3]": [32, 96, "none"],
     "conv7.filter[0:2]": [1, 3],
@@ -25,7 +25,7 @@ CHAIN = {
 }
 #: Layers that are read several times, so that gradients are summed up; the first of them may be
 #: left out, so that the data are read several times.
-FORKS = {
+FORKS: dict[str, dict[str, Any]] = {
     "data": {"type": "Input", "parents": [], "tensor": [4, 16, 16, 3]},
     "c1": {"type": "Convolution", "parents": ["data"], "filter": [3, 3, 3, 16], "padding": "SAME"},
     "c2": {"type": "Convolution", "parents": ["c1"], "filter": [3, 3, 16, 16], "padding": "SAME"},
@@ -36,7 +36,7 @@ FORKS = {
     "cat": {"type": "Concatenate", "parents": ["c4", "c5", "sum"], "dim": 3},
     "fc": {"type": "InnerProduct", "parents": ["cat"], "num_outputs": 10},
 }
-OF_FORKS = {
+OF_FORKS: dict[str, list[Any]] = {
     "c1.filter[3]": [8, 16, "none"],
     "c2.filter[3]": [16, "none"],
     "c3.filter[3]": [8, 16, "none"],
@@ -54,7 +54,7 @@ def forks() -> paleo.NetSpec:
 
 def step(net: paleo.NetSpec, batch: int | None = None, **settings: Any) -> float:
     """Return the seconds of a step as `paleo.simulate` has them for one worker."""
-    own = batch or paleo.summarize(net).batch_size
+    own: Any = batch or paleo.summarize(net).batch_size
     run = paleo.simulate(net, batch_size=own, workers=1, **settings).runs[0]
     return float(run.rows[0].compute)
 
@@ -107,7 +107,7 @@ def test_the_front_is_that_of_all_nets_one_by_one(model: str, device: str, batch
     nets = nets_of("nin_227", CHAIN)
     assert (found.how, found.count, found.valid) == (ADDITIVE, 36, 36)
     assert len(nets) == 36
-    times = [(step(net, batch, **settings), -params(net)) for net in nets]
+    times: list[tuple[float, ...]] = [(step(net, batch, **settings), -params(net)) for net in nets]
     front = sorted(least_of(times))
     assert [each.values["params"] for each in found.front] == [-count for _, count in front]
     assert [each.values["time"] for each in found.front] == pytest.approx(
@@ -132,7 +132,7 @@ def test_forks_in_which_gradients_are_summed_up(model: str) -> None:
 @pytest.mark.slow
 def test_latency_bounds_on_a_second_device_hold_and_decide() -> None:
     nets = nets_of("nin_227", CHAIN)
-    own = {"device": "T4", "cost_model": "tiled"}
+    own: dict[str, Any] = {"device": "T4", "cost_model": "tiled"}
 
     def latency(net: paleo.NetSpec, device: str) -> float:
         (found,) = paleo.metrics(net, device=device, cost_model="tiled", batch_size=8)
