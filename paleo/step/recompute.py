@@ -15,7 +15,7 @@ differ, are no blocks, and what they consist of is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from paleo.core.checks import listed, shown
@@ -61,6 +61,18 @@ class Recompute:
     def regions(self, graph: Graph) -> tuple[Region, ...]:
         """Return what of a graph is computed again; raises SettingError for an unknown block."""
         return graph.once(_regions, self) if self.mode != "none" else ()
+
+    def within(self, graph: Graph, nodes: Container[int]) -> Recompute:
+        """Return what is computed again of these nodes of a graph, which are a net of their own.
+
+        Blocks are named: of a stage that has one of them nothing repeats.
+        """
+        if self.mode == "none" or (self.mode == "selective" and not self.blocks):
+            return self
+        blocks = graph.once(_blocks)
+        names = self.blocks if self.mode == "selective" else graph.once(_whole, self)
+        own = tuple(name for name in names if any(i in nodes for i in blocks[name]))
+        return Recompute(self.mode, own) if own else NOTHING
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what a reader should know of what is computed again."""
@@ -110,7 +122,7 @@ def _is_mode(text: str) -> bool:
 
 
 def _regions(graph: Graph, recompute: Recompute) -> tuple[Region, ...]:
-    blocks = _blocks(graph)
+    blocks = graph.once(_blocks)
     for name in recompute.blocks:
         if name not in blocks:
             some = f"; there are {', '.join([*blocks][:_SOME])}, ..." if blocks else " at all"
@@ -121,7 +133,12 @@ def _regions(graph: Graph, recompute: Recompute) -> tuple[Region, ...]:
         within = {i for name in recompute.blocks for i in blocks[name]}
         cores = _cores(graph)
         return tuple(core for core in cores if not recompute.blocks or within.issuperset(core))
-    repeated = _repeated(graph, blocks)
+    return tuple(tuple(blocks[name]) for name in graph.once(_whole, recompute))
+
+
+def _whole(graph: Graph, recompute: Recompute) -> tuple[str, ...]:
+    """Return the names of the blocks that are computed again whole."""
+    repeated = _repeated(graph, graph.once(_blocks))
     names: Iterable[str] = repeated
     if recompute.blocks:
         names = [
@@ -130,7 +147,7 @@ def _regions(graph: Graph, recompute: Recompute) -> tuple[Region, ...]:
             for block in [each for each in repeated if _PATH.match(each.removeprefix(name))]
             or [name]
         ]
-    return tuple(tuple(blocks[name]) for name in dict.fromkeys(names))
+    return tuple(dict.fromkeys(names))
 
 
 def repeated_blocks(graph: Graph) -> tuple[Region, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from paleo.core.quantity import Quantity, total
@@ -36,14 +37,15 @@ class StageSteps:
         self._net, self._graph, self._cut = net, graph, found
         self._micro_batch, self._settings = micro_batch, settings
         self._blocks = [[graph.nodes[i].name for i in block] for block in repeated_blocks(graph)]
-        self._steps: dict[tuple[int, ...], tuple[Step, list[list[int]]]] = {}
-        self._footprints: dict[tuple[int, ...], Footprint] = {}
+        self._steps: dict[Hashable, tuple[Step, list[list[int]]]] = {}
+        self._footprints: dict[Hashable, Footprint] = {}
 
     def of(self, stage: int) -> tuple[Step, list[list[int]]]:
         """Return the step of a micro-batch in a stage, and the nodes of each block in it."""
         alike = self._alike(stage)
         if alike not in self._steps:
-            step = step_for(self._stage_net(stage), self._micro_batch, **self._settings)
+            net, settings = self._stage_net(stage)
+            step = step_for(net, self._micro_batch, **settings)
             places = {node.name: node.index for node in step.graph.nodes}
             found = ([places[each] for each in block if each in places] for block in self._blocks)
             self._steps[alike] = step, [block for block in found if block]
@@ -53,8 +55,8 @@ class StageSteps:
         """Return what a micro-batch takes of memory in a stage."""
         alike = self._alike(stage)
         if alike not in self._footprints:
-            net = self._stage_net(stage)
-            self._footprints[alike] = footprint(net, self._micro_batch, **self._settings)
+            net, settings = self._stage_net(stage)
+            self._footprints[alike] = footprint(net, self._micro_batch, **settings)
         return self._footprints[alike]
 
     def passed(self, stage: int) -> tuple[Quantity, Quantity]:
@@ -76,8 +78,15 @@ class StageSteps:
         inputs = size_of(i for i in self._cut.nodes(stage) if graph.nodes[i].layer.is_input)
         return passed(own) + inputs, passed(chunk + 1 for chunk in own)
 
-    def _alike(self, stage: int) -> tuple[int, ...]:
-        return tuple(self._graph.nodes[i].like for i in self._cut.nodes(stage))
+    def _alike(self, stage: int) -> Hashable:
+        """Return what equal stages have in common: what they do, and of that do again."""
+        regions = self._settings["recompute"].regions(self._graph)
+        again = set(itertools.chain(*regions))
+        return tuple((self._graph.nodes[i].like, i in again) for i in self._cut.nodes(stage))
 
-    def _stage_net(self, stage: int) -> NetSpec:
-        return stage_net(self._net, self._graph, self._cut.nodes(stage))
+    def _stage_net(self, stage: int) -> tuple[NetSpec, dict[str, Any]]:
+        """Return the net of a stage, and the settings of its memory."""
+        nodes = self._cut.nodes(stage)
+        recompute = self._settings["recompute"].within(self._graph, set(nodes))
+        net = stage_net(self._net, self._graph, nodes)
+        return net, self._settings | {"recompute": recompute}

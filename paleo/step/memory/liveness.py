@@ -425,15 +425,32 @@ class _Scheduling:
                 gradients[parent] = self._added(part, parent, before, new) if before else new
 
     def _first_gradients(self) -> dict[int, _Gradient]:
-        """Return the gradients that the backward pass begins with: of losses, or of all results."""
+        """Return the gradients that the backward pass begins with: of losses, or of all results.
+
+        Beside losses, results of what no loss follows from have them too: of a stage in several
+        chunks, such as go to other stages.
+        """
         learning = [i for i, part in enumerate(self.parts) if part.kind.has_gradient]
         read = {parent for i in learning for parent in self.parts[i].parents}
         ends = [i for i in learning if i not in read]
         losses = [i for i in ends if self.parts[i].kind.layer.is_loss]
         if not ends:
             return {}
-        self._at(self.parts[(losses or ends)[-1]].node, "backward")
-        return {i: self._gradient(self.parts[i].node, i) for i in losses or ends}
+        if losses and len(losses) < len(ends):
+            judged = self._learning_before(losses)
+            others = set(ends).difference(losses)
+            losses += [i for i in others if judged.isdisjoint(self._learning_before([i]))]
+        firsts = sorted(losses or ends)
+        self._at(self.parts[firsts[-1]].node, "backward")
+        return {i: self._gradient(self.parts[i].node, i) for i in firsts}
+
+    def _learning_before(self, ends: Sequence[int]) -> set[int]:
+        """Return the parts from which these follow, and that the backward pass comes through."""
+        found = set(ends)
+        for i in reversed(range(len(self.parts))):
+            if i in found:
+                found.update(j for j in self.parts[i].parents if self.parts[j].kind.has_gradient)
+        return found
 
     def _gradient(self, node: Node, of: int, like: Strides | None = None) -> _Gradient:
         """Return a new gradient of a part's output, which waits to be used.

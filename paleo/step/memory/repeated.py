@@ -1,34 +1,28 @@
-"""The memory of a stage of many equal blocks, from two shorter ones.
+"""The memory of a stage of many equal blocks, from a few of them.
 
 What is alive at a point in the i-th of n equal blocks grows by as much with i and with n, forward
 and backward: i - 1 blocks have kept what they keep, or n - i have gradients. So it is most in the
-first or the last blocks, and there a line in n: two lengths give every other, to the byte.
+first or the last blocks, which are followed with one between them that stands for all others. The
+chunks of a stage are followed one by one, and put together by what each leaves there.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Array, Quantity, np
+from paleo.core.quantity import Array, Quantity, np, total
 from paleo.net.graph import Graph
 from paleo.net.spec import NetSpec
+from paleo.step.memory.chunk import AHEAD, BEHIND, FIRST, Chunk, Kinds, Left, Rows, Walked
 from paleo.step.memory.footprint import step_for
-from paleo.step.memory.moments import Moment
-from paleo.step.memory.stage import (
-    OF_MICRO_BATCHES,
-    Following,
-    Sizes,
-    followed,
-    sizes_of,
-    stage_net,
-)
-from paleo.step.memory.usage import Step, Steps
+from paleo.step.memory.moments import Beside
+from paleo.step.memory.stage import Following, Sizes, stage_net
+from paleo.step.memory.usage import OfMicroBatch, Step
+from paleo.step.optimizers import find_optimizer
 from paleo.step.recompute import repeated_blocks
 
 #: So many blocks at each end of a row of equal ones are looked at by themselves.
@@ -38,167 +32,234 @@ _ENDS = 2
 Unit: TypeAlias = tuple[int, ...]
 
 
-class _Reduced(NamedTuple):
-    """The most bytes of moments at which so many parameters have gradients that stay.
-
-    `most` has a row for each of these counts, with a column for each micro-batch.
-    """
-
-    counts: tuple[int, ...]
-    most: Array
-
-    def taken(self, size: Callable[[int], int]) -> Array:
-        """Return the most bytes with gradients, of which `size` has those of so many parameters."""
-        own = np.array([size(count) for count in self.counts], np.int64)
-        found: Array = (self.most + own[:, None]).max(axis=0)
-        return found
-
-
 class Peaks(NamedTuple):
     """What is most of the first micro-batch that comes back, of others, and at the last moment."""
 
-    first: _Reduced
-    later: _Reduced
-    last: _Reduced
+    first: Rows
+    later: Rows
+    last: Rows
 
 
-class _Points(NamedTuple):
-    """Moments: bytes by moment and micro-batch, parameters with gradients, and the moments' places.
+class _Place(NamedTuple):
+    """A chunk of a stage, at some micro-batches, in which the middle stands for so many more."""
 
-    Places are names by which moments of stages of other lengths are found.
-    """
+    chunk: Chunk
+    more: int
 
-    places: Mapping[Any, int]
-    bytes: Array
-    counts: Array
+    def left(self, kinds: Kinds) -> Left:
+        """Return what is there of it."""
+        own, of_middle = self.chunk.left(kinds)
+        return own.plus(of_middle.times(self.more)) if self.more else own
 
+    @property
+    def middle(self) -> int:
+        """How many parameters the unit in the middle has."""
+        return sum(self.chunk.params[i] for i in self.chunk.of_middle)
 
-class _Followed:
-    """A step of a stage that is followed, and the places of its points."""
-
-    def __init__(self, step: Steps, blocks: list[list[int]], names: Mapping[str, Any]) -> None:
-        self._step, self._blocks = step, blocks
-        nodes = step.graph.nodes
-        seen: Counter[Any] = Counter()
-        self._places: list[Any] = []
-        for node, direction in step.schedule.points:
-            name = nodes[node].name
-            where = direction if direction == "update" else (names.get(name, name), direction)
-            self._places.append((where, seen[where]))
-            seen[where] += 1
-        self.points = functools.cache(self._points)
-
-    def _points(self, how: Following) -> tuple[_Points, _Points]:
-        first, later = followed(self._step, self._blocks, how)
-        points = self._of(later)
-        return points if first is later else self._of(first), points
-
-    def _of(self, moments: Sequence[Moment]) -> _Points:
-        places: dict[Any, int] = {}
-        for point, same in itertools.groupby(moments, key=lambda each: each.point):
-            for nth, _ in enumerate(same):
-                places[self._places[point], nth] = len(places)
-        passing = np.concatenate([each.passing for each in moments]).reshape(len(moments), -1)
-        buffers, counts = (
-            np.array(list(map(attrgetter(name), moments)), np.int64)
-            for name in ("buffers", "gradients")
-        )
-        return _Points(places, passing + buffers[:, None], counts)
-
-
-class _Short:
-    """A stage of which rows of equal blocks may be shorter, at several micro-batches.
-
-    They are followed `joined`, or `apart` where tensors live otherwise.
-    """
-
-    def __init__(
-        self, steps: Sequence[Step], blocks: list[list[int]], names: Mapping[str, Any]
-    ) -> None:
-        self._steps = steps
-        self._made = blocks, names
-        found = [sizes_of(step) for step in steps]
-        counts = [np.size(step.graph.batch_size) for step in steps]
-        joined: dict[str, Any] = {
-            name: np.concatenate(
-                [
-                    np.broadcast_to(getattr(own, name), (count,))
-                    for own, count in zip(found, counts, strict=True)
-                ]
-            )
-            for name in OF_MICRO_BATCHES
-        }
-        self.sizes = found[-1]._replace(**joined)
-        self.is_alike = all(step.schedule is steps[0].schedule for step in steps)
-
-    @functools.cached_property
-    def joined(self) -> list[_Followed]:
-        """All of them, followed at once."""
-        return [_Followed(Steps(self._steps), *self._made)]
-
-    @functools.cached_property
-    def apart(self) -> list[_Followed]:
-        """Each followed for itself."""
-        return [_Followed(Steps([step]), *self._made) for step in self._steps]
+    @property
+    def params(self) -> int:
+        """How many parameters it has."""
+        return sum(self.chunk.params) + self.more * self.middle
 
 
 class RepeatedStage:
-    """A stage of equal blocks, of which `more` are left out in `short`, in `longer` one less.
+    """A stage that is put together from chunks.
 
-    None are left out if `longer` is None.
+    `places` are those chunks, at micro-batches whose tensors live alike: once, or for each of
+    several.
     """
 
-    def __init__(self, short: _Short, longer: _Short | None, more: int) -> None:
-        self._short, self._longer, self._more = short, longer, more
+    def __init__(self, places: Sequence[Sequence[_Place]]) -> None:
+        self._places = places
         self._peaks = functools.cache(self._found)
 
     @functools.cached_property
     def sizes(self) -> Sizes:
         """What the stage has, as arrays over micro-batches where it goes with them."""
-        if self._longer is None:
-            return self._short.sizes
-        both = zip(self._short.sizes, self._longer.sizes, strict=True)
-        return Sizes._make(self._at(one, two) for one, two in both)
+        of_all = [_waiting(places) for places in self._places]
+        waiting = OfMicroBatch._make(map(np.concatenate, zip(*of_all, strict=True)))
+        places = self._places[-1]
+        step = places[0].chunk.step
+        assert step.optimizer is not None
+        params: list[int] = []
+        matrices: list[Any] = []
+        scaled = 0
+        for chunk, more in places:
+            nodes = [*range(len(chunk.params)), *(chunk.of_middle * more)]
+            params += [chunk.params[i] for i in nodes]
+            if step.optimizer.by_matrix:
+                matrices += [chunk.step.matrices[i] for i in nodes]
+            if step.graph.precision.scaling:
+                weights = chunk.step.weights
+                scaled += sum(weights[i] - step.weight_size * chunk.params[i] for i in nodes)
+        return Sizes(
+            sum(params),
+            step.weight_size,
+            step.copy_size,
+            step.graph.element_size,
+            scaled,
+            *step.optimizer.at_update(params, step.weight_size, matrices),
+            *waiting,
+        )
 
     def taken(self, how: Following, size: Callable[[int], int]) -> tuple[Array, Array, Array]:
         """Return the most bytes of the first micro-batch that comes back, of others, and at last.
 
         They are arrays over micro-batches. `size` has the bytes of gradients of so many parameters.
         """
-        found = [[each.taken(size) for each in peaks] for peaks in self._peaks(how)]
+        found = [[_taken(rows, size) for rows in peaks] for peaks in self._peaks(how)]
         first, later, last = (np.concatenate(each) for each in zip(*found, strict=True))
         return first, later, last
 
-    def _at(self, one: Any, two: Any) -> Any:
-        return one + self._more * (two - one)
-
     def _found(self, how: Following) -> list[Peaks]:
         """Return the moments at which most may be taken of memory."""
-        stages = [self._short, *([self._longer] if self._longer else [])]
-        is_alike = all(stage.is_alike for stage in stages)
-        each = [stage.joined if is_alike else stage.apart for stage in stages]
-        return [self._most([one.points(how) for one in same]) for same in zip(*each, strict=True)]
+        return [_peaks(places, how) for places in self._places]
 
-    def _most(self, found: Sequence[tuple[_Points, _Points]]) -> Peaks:
-        first, later = itertools.starmap(self._line, zip(*found, strict=True))
-        last = _reduced(later.bytes[-1:], later.counts[-1:])
-        return Peaks(_reduced(first.bytes, first.counts), _reduced(later.bytes, later.counts), last)
 
-    def _line(self, short: _Points, longer: _Points | None = None) -> _Points:
-        if longer is None:
-            return short
-        same = [longer.places[place] for place in short.places]
-        return _Points(
-            short.places,
-            self._at(short.bytes, longer.bytes[same]),
-            self._at(short.counts, longer.counts[same]),
+def _waiting(places: Sequence[_Place]) -> OfMicroBatch:
+    """Return what of all chunks waits of a micro-batch."""
+    found = []
+    for chunk, more in places:
+        own, of_middle = chunk.waiting
+        found.append([one + more * each for one, each in zip(own, of_middle, strict=True)])
+    return OfMicroBatch._make(map(total, zip(*found, strict=True)))
+
+
+def _taken(rows: Rows, size: Callable[[int], int]) -> Array:
+    own = np.array([size(count) for count in rows.counts.tolist()], np.int64)
+    found: Array = (rows.most + own[:, None]).max(axis=0)
+    return found
+
+
+def _peaks(places: Sequence[_Place], how: Following) -> Peaks:
+    """Return the moments at which most may be taken of memory by a stage of these chunks."""
+    step = places[0].chunk.step
+    params = sum(place.params for place in places)
+    is_mixed = step.copy_size > 0
+    if how.zero < 2:
+        kinds = Kinds(cast=how.zero > 0 and is_mixed)
+        later = _joined(places, kinds, [place.chunk.moments(kinds, True) for place in places])
+        later = later.added(params, 0)
+        ended = _ended(places, kinds)
+        last = Rows(np.array([params]), ended)
+        first = later = Rows.joined((later, last))
+        if not how.in_buckets:
+            walked = [place.chunk.moments(kinds, False) for place in places]
+            updating = Rows(np.array([_made(places, walked)]), ended)
+            first = Rows.joined((_joined(places, kinds, walked), updating))
+        return Peaks(first, later, last)
+    read, summed = step.graph.element_size, step.weight_size
+    if how.is_late:
+        return _late(places, params, read, summed)
+    return _gathered(places, how.zero == 2, params, read, summed)
+
+
+def _late(places: Sequence[_Place], params: int, read: int, summed: int) -> Peaks:
+    """Return those of a stage whose gathered parameters and whole gradients stay to the end."""
+    kinds = Kinds(cast=True)
+    sizes = [*itertools.chain(*(place.chunk.sizes for place in places))]
+    most = max([*sizes, sum(place.chunk.rest for place in places)])
+    ended = _ended(places, kinds)
+    found: list[Rows] = []
+    for there in (False, True):
+        rows = _joined(places, kinds, [place.chunk.moments(kinds, there) for place in places])
+        rows = rows.added(params * there, 0)
+        buffers = read * params + summed * rows.counts
+        dealt = (read + summed) * params + summed * most
+        found.append(
+            Rows.of(
+                np.array([*np.zeros_like(rows.counts), most, params]),
+                np.concatenate([rows.most + buffers[:, None], ended + dealt, ended]),
+            )
         )
+    first, later = found
+    return Peaks(first, later, Rows(np.array([params]), ended))
 
 
-def _reduced(taken: Array, counts: Array) -> _Reduced:
-    order = np.argsort(counts, kind="stable")
-    unique, starts = np.unique(counts[order], return_index=True)
-    return _Reduced(tuple(unique.tolist()), np.maximum.reduceat(taken[order], starts, axis=0))
+def _gathered(places: Sequence[_Place], stays: bool, params: int, read: int, summed: int) -> Peaks:
+    """Return those of a stage whose parameters are gathered unit by unit."""
+    kinds = Kinds(gathered=True)
+    rest = sum(place.chunk.rest for place in places)
+    walked: list[Walked] = []
+    left: tuple[int, int | None] = 0, None
+    for number, (chunk, _) in enumerate(places):
+        before, after = (
+            next(itertools.chain(*sizes), 0)
+            for sizes in (
+                [reversed(place.chunk.sizes) for place in reversed(places[:number])],
+                [place.chunk.sizes for place in places[number + 1 :]],
+            )
+        )
+        gathered, buffer = left
+        beside = Beside(0 if stays else gathered, buffer, before, after, rest)
+        walked.append(chunk.gathered((stays, read, summed), beside))
+        left = walked[-1].left
+    rows = _joined(places, kinds, walked, read, stays)
+    ended = _ended(places, kinds)
+    dealt = Rows(np.array([_made(places, walked)]), ended + (read + summed) * rest)
+    first = Rows.joined(
+        (
+            rows,
+            dealt,
+            Rows(np.array([params]), ended),
+        )
+    )
+    later = Rows(np.array([params]), first.most.max(axis=0)[None])
+    return Peaks(first, later, Rows(np.array([params]), ended))
+
+
+def _made(places: Sequence[_Place], walked: Sequence[Walked]) -> int:
+    """Return how many parameters have gradients behind the backward pass of these chunks."""
+    return sum(
+        each.made + place.more * place.middle * (each.made > 0)
+        for place, each in zip(places, walked, strict=True)
+    )
+
+
+def _ended(places: Sequence[_Place], kinds: Kinds) -> Array:
+    """Return as a row the bytes at the update."""
+    found: Array = np.array([total(place.left(kinds).ended for place in places)])
+    return found
+
+
+def _joined(
+    places: Sequence[_Place],
+    kinds: Kinds,
+    walked: Sequence[Walked],
+    read: int = 0,
+    stays: bool = False,
+) -> Rows:
+    """Return the moments of all chunks, each beside what the others leave there.
+
+    Of gathered parameters `read` is what each takes; if it `stays`, until the backward pass.
+    """
+    found: list[Rows] = []
+    left = [place.left(kinds) for place in places]
+    for number, ((chunk, more), own) in enumerate(zip(places, walked, strict=True)):
+        before, behind = left[:number], left[number + 1 :]
+        after = walked[number + 1 :]
+        ahead = total(each.kept for each in before) + total(each.sources for each in behind)
+        back = total(each.begun for each in before) + total(each.ended for each in behind)
+        if stays:
+            held = read * sum(sum(p.chunk.sizes) + p.more * p.middle for p in places[:number])
+            ahead, back = ahead + held, back + held
+        back = back + read * sum(each.whole for each in after)
+        made = _made(places[number + 1 :], after)
+        of_middle = chunk.left(kinds)[1]
+        size = places[number].middle
+        for (place, part), rows in own.rows.items():
+            if place == FIRST and after:
+                continue  # the gradients of all results are made behind the last chunk
+            count = 0 if place == AHEAD else made
+            taken = ahead if place == AHEAD else back
+            if part == BEHIND:
+                taken = taken + more * (of_middle.kept if place == AHEAD else of_middle.begun)
+                taken = taken + more * read * size * stays
+            else:
+                taken = taken + more * (of_middle.sources if place == AHEAD else of_middle.ended)
+                count += more * size * (place != AHEAD and own.made > 0)
+            found.append(rows.added(count, taken))
+    return Rows.joined(found)
 
 
 class RepeatedStages:
@@ -221,8 +282,11 @@ class RepeatedStages:
         self._micro_batches: list[Quantity] = [*one, *([np.array(others)] if others else [])]
         self._settings = dict(settings)
         self._blocks = [[graph.nodes[i].name for i in block] for block in repeated_blocks(graph)]
-        self._kinds = _kinds(graph, units)
-        self._known: dict[Any, _Short] = {}
+        again = {*itertools.chain(*settings["recompute"].regions(graph))}
+        self._kinds = _kinds(graph, units, again)
+        optimizer = find_optimizer(settings["optimizer"], settings["optimizer_kernels"])
+        self._by_matrix = optimizer.by_matrix
+        self._chunks: dict[Any, _Chunks] = {}
         self._stages: dict[Any, RepeatedStage] = {}
 
     def stage(self, chunks: Sequence[Sequence[Unit]]) -> RepeatedStage:
@@ -230,18 +294,50 @@ class RepeatedStages:
 
         Of equal stages it is one object.
         """
-        key = tuple(tuple(self._kinds[unit] for unit in units) for units in chunks)
+        is_apart = len(chunks) > 1 and self._are_apart(chunks)
+        key = is_apart, *(tuple(self._kinds[unit] for unit in units) for units in chunks)
         if key not in self._stages:
-            self._stages[key] = self._found(chunks)
+            self._stages[key] = self._found(chunks, is_apart)
         return self._stages[key]
 
-    def _found(self, chunks: Sequence[Sequence[Unit]]) -> RepeatedStage:
-        rows = [self._row(units) for units in chunks]
-        more = min(length for _, length in rows) - 2 * _ENDS
-        if more < 2:
-            return RepeatedStage(self._of(chunks, rows, 0), None, 0)
-        short, longer = self._of(chunks, rows, more), self._of(chunks, rows, more - 1)
-        return RepeatedStage(short, longer, more)
+    def _are_apart(self, chunks: Sequence[Sequence[Unit]]) -> bool:
+        """Tell whether chunks of a stage have nothing in common, so that each passes by itself."""
+        if self._by_matrix:  # which of them are hidden depends on what is behind
+            return False
+        nodes = self.graph.nodes
+        known: set[int] = set()
+        own = [set(itertools.chain(*units)) for units in chunks]
+        whole = set().union(*own)
+        for those in own:
+            read = {parent for i in those for parent in nodes[i].parents}
+            read |= {owner for i in those if (owner := nodes[i].owner) is not None}
+            read -= those
+            if read & whole or read & known:
+                return False
+            known |= read
+        return True
+
+    def _found(self, chunks: Sequence[Sequence[Unit]], is_apart: bool) -> RepeatedStage:
+        if len(chunks) == 1 or is_apart:
+            found = [self._chunk(units) for units in chunks]
+            if is_apart and not all(each.has_gradients for each, _ in found):
+                return self._found(chunks, False)
+        else:
+            found = [(self._followed(chunks), 0)]
+        is_alike = all(chunk.is_alike for chunk, _ in found)
+        each = [chunk.joined if is_alike else chunk.apart for chunk, _ in found]
+        mores = [more for _, more in found]
+        return RepeatedStage([[*map(_Place, same, mores)] for same in zip(*each, strict=True)])
+
+    def _chunk(self, units: Sequence[Unit]) -> tuple[_Chunks, int]:
+        """Return a chunk of which the middle of a row of equal units stands for so many more."""
+        start, length = self._row(units)
+        more = length - (2 * _ENDS + 1)
+        if more > 0:
+            found = self._followed([units], start + _ENDS, more)
+            if found.is_even:
+                return found, more
+        return self._followed([units]), 0
 
     def _row(self, units: Sequence[Unit]) -> tuple[int, int]:
         """Return where the longest row of equal units begins, and how many it has."""
@@ -253,34 +349,29 @@ class RepeatedStages:
             start += length
         return best
 
-    def _of(
-        self, chunks: Sequence[Sequence[Unit]], rows: Sequence[tuple[int, int]], fewer: int
-    ) -> _Short:
-        """Return a stage whose rows of equal units have so many fewer."""
-        names: dict[str, Any] = {}
-        nodes: list[int] = []
+    def _followed(
+        self, chunks: Sequence[Sequence[Unit]], middle: int | None = None, more: int = 0
+    ) -> _Chunks:
+        """Return chunks followed together, or one where units behind the middle are left out."""
         moved: dict[int, int] = {}
-        kinds: list[Any] = []
-        for number, (units, (start, length)) in enumerate(zip(chunks, rows, strict=True)):
-            first = start + _ENDS  # the first that is left out
-            kept = [*units[:first], *units[first + fewer :]] if fewer else list(units)
-            if fewer:
-                # The last of them has that before all of them in its place.
-                gone, instead = units[first + fewer - 1], units[first - 1]
-                moved |= dict(zip(gone, instead, strict=True))
-            kinds.append((tuple(self._kinds[unit] for unit in kept), length > 0 and start))
-            for place, unit in enumerate(kept):
-                is_first = place < first
-                where = number, is_first, place if is_first else len(kept) - place
-                for offset, i in enumerate(unit):
-                    names[self.graph.nodes[i].name] = where, offset
-                nodes += unit
-        key = tuple(kinds), bool(fewer)
-        if key not in self._known:
-            net = stage_net(self.net, self.graph, sorted(nodes), moved)
-            steps = [step_for(net, each, **self._settings) for each in self._micro_batches]
-            self._known[key] = _Short(steps, self._within(steps[0]), names)
-        return self._known[key]
+        kept = [*itertools.chain(*chunks)]
+        if middle is not None:
+            (units,) = chunks
+            kept = [*units[: middle + 1], *units[middle + 1 + more :]]
+            # The last that is left out has the middle in its place.
+            moved = dict(zip(units[middle + more], units[middle], strict=True))
+        key = middle, tuple(map(len, chunks[:-1])), tuple(self._kinds[unit] for unit in kept)
+        if key not in self._chunks:
+            nodes = sorted(itertools.chain(*kept))
+            net = stage_net(self.net, self.graph, nodes, moved)
+            again = self._settings["recompute"].within(self.graph, set(nodes))
+            settings = self._settings | {"recompute": again}
+            steps = [step_for(net, each, **settings) for each in self._micro_batches]
+            names = {
+                self.graph.nodes[i].name: number for number, unit in enumerate(kept) for i in unit
+            }
+            self._chunks[key] = _Chunks(steps, self._within(steps[0]), names, middle)
+        return self._chunks[key]
 
     def _within(self, step: Step) -> list[list[int]]:
         """Return the nodes of each block that a stage has."""
@@ -289,10 +380,59 @@ class RepeatedStages:
         return [block for block in own if block]
 
 
-def _kinds(graph: Graph, units: Sequence[Unit]) -> dict[Unit, int]:
+class _Chunks:
+    """A chunk at several micro-batches: `joined`, or `apart` where tensors live otherwise.
+
+    `names` say in which unit a node is.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        blocks: Sequence[Sequence[int]],
+        names: Mapping[str, int],
+        middle: int | None,
+    ) -> None:
+        self._steps = steps
+        nodes = steps[0].graph.nodes
+        units = [names.get(node.name, len(names)) for node in nodes]
+        for node in reversed(nodes):  # what comes in belongs to what reads it first
+            for parent in node.parents:
+                if nodes[parent].name not in names:
+                    units[parent] = min(units[parent], units[node.index])
+        self._made = blocks, units, middle
+        self.is_alike = all(step.schedule is steps[0].schedule for step in steps)
+
+    @functools.cached_property
+    def joined(self) -> list[Chunk]:
+        """All of them, followed at once."""
+        return [Chunk(self._steps, *self._made)]
+
+    @functools.cached_property
+    def apart(self) -> list[Chunk]:
+        """Each followed for itself."""
+        return [Chunk([step], *self._made) for step in self._steps]
+
+    @property
+    def followed(self) -> list[Chunk]:
+        """Those, or this."""
+        return self.joined if self.is_alike else self.apart
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the middle of all of them may stand for more."""
+        return all(each.is_even for each in self.followed)
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether all of them have a backward pass."""
+        return all(each.has_gradients for each in self.followed)
+
+
+def _kinds(graph: Graph, units: Sequence[Unit], again: Container[int]) -> dict[Unit, int]:
     """Return for each unit a number that equal ones have in common.
 
-    They read alike, and do the same.
+    They read alike, and do the same, and that `again`.
     """
     # Of each node its unit, and how far from the end of it.
     places = {
@@ -311,8 +451,9 @@ def _kinds(graph: Graph, units: Sequence[Unit]) -> dict[Unit, int]:
     found = {}
     for number, unit in enumerate(units):
         made = tuple(
-            (graph.nodes[i].like, *(read(number, parent) for parent in graph.nodes[i].parents))
+            (node.like, i in again, *(read(number, parent) for parent in node.parents))
             for i in unit
+            for node in graph.nodes[i : i + 1]
         )
         found[unit] = numbers.setdefault(made, len(numbers))
     return found

@@ -226,10 +226,7 @@ def sizes_of(step: Step) -> Sizes:
         step.graph.element_size,
         step.copies - step.copy_size * sum(params),
         *step.optimizer.at_update(params, learned, step.matrices),
-        step.kept,
-        step.given,
-        step.kept_for_weights,
-        step.gradients_for_weights,
+        *step.of_micro_batch,
     )
 
 

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from paleo.core.quantity import Quantity, np, total
+from paleo.core.frozen import NamedTuple
+from paleo.core.quantity import Array, Quantity, np, total
 from paleo.core.tensor import num_elements
 from paleo.net.graph import Graph
 from paleo.step.matrices import matrices
 from paleo.step.memory.liveness import Schedule, Tensor, scheduled
 from paleo.step.optimizers import OPTIMIZERS, Matrices, Optimizer
 from paleo.step.recompute import NOTHING, Recompute
+
+
+class OfMicroBatch(NamedTuple):
+    """Bytes of a micro-batch that has been forward, and of one that waits for gradients.
+
+    `kept` are activations that the backward pass needs, `given` results that it does not. For
+    gradients of parameters may be needed all that is kept but what losses judge, and the gradients
+    that they are computed from.
+    """
+
+    kept: Quantity
+    given: Quantity
+    kept_for_weights: Quantity
+    gradients_for_weights: Quantity
 
 
 class Step:
@@ -107,7 +122,7 @@ class Step:
         Results that it does not need are whose who called. What is of parameters alone, such as a
         table of constants, is there once for all samples.
         """
-        return total(self._size(tensor) for tensor in self._kept())
+        return total(map(self._size, self._kept()))
 
     def _kept(self) -> list[Tensor]:
         last = self.schedule.last_forward
@@ -120,29 +135,30 @@ class Step:
         ]
 
     @property
-    def given(self) -> Quantity:
-        """The bytes of results that the backward pass does not need."""
-        return total(self._size(each) for each in self.schedule.tensors if each.is_result)
+    def of_micro_batch(self) -> OfMicroBatch:
+        """What a micro-batch takes while it waits."""
+        return self.of_nodes(range(len(self.graph.nodes)))
 
-    @property
-    def kept_for_weights(self) -> Quantity:
-        """The bytes of `kept` that gradients of parameters may need: all but what losses judge."""
+    def of_nodes(self, nodes: Container[int]) -> OfMicroBatch:
+        """Return that of these nodes alone."""
         read: dict[int, bool] = {}
         for node in self.graph.nodes:
             for parent in node.parents:
                 read[parent] = read.get(parent, True) and node.layer.is_judge
         judged = {node for node, by_judges in read.items() if by_judges}
         judged |= {node.index for node in self.graph.nodes if node.layer.is_judge}
-        return total(self._size(each) for each in self._kept() if each.node not in judged)
-
-    @property
-    def gradients_for_weights(self) -> Quantity:
-        """The bytes of the gradients that parameters' gradients are computed from."""
+        kept = [each for each in self._kept() if each.node in nodes]
+        given = (each for each in self.schedule.tensors if each.is_result and each.node in nodes)
         size = self.graph.element_size
-        return total(
-            size * num_elements(node.output)
-            for node in self.graph.nodes
-            if node.num_params and not node.layer.is_source()
+        return OfMicroBatch(
+            total(map(self._size, kept)),
+            total(map(self._size, given)),
+            total(self._size(each) for each in kept if each.node not in judged),
+            total(
+                size * num_elements(node.output)
+                for node in self.graph.nodes
+                if node.index in nodes and node.num_params and not node.layer.is_source()
+            ),
         )
 
     @property
@@ -162,32 +178,57 @@ class Step:
         return tensor.num_params * (self.copy_size if tensor.is_copy else self.weight_size)
 
 
-class Steps(Step):
-    """Steps at several batch sizes whose tensors live alike: bytes are arrays over all of them."""
+class Alive:
+    """The bytes that are alive at each point, as arrays, of steps that have one schedule.
+
+    Each of the `steps` is at one batch size or at an array of them: there is a column for each
+    size, and a row for each point, or tensor.
+    """
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        """Join steps, each at one batch size or at an array of them, that have one schedule."""
-        self.__dict__.update(steps[-1].__dict__)
-        tensors = self.schedule.tensors
-        widths = [np.size(step.graph.batch_size) for step in steps]
-        self._rows = np.empty((len(tensors), sum(widths)), np.int64)
+        schedule = self.schedule = steps[0].schedule
+        tensors = schedule.tensors
+        counts = [np.size(step.graph.batch_size) for step in steps]
+        sizes = np.empty((len(steps[0]._sizes) + 1, sum(counts)), np.int64)
         start = 0
-        for step, width in zip(steps, widths, strict=True):
-            rows = self._rows[:, start : start + width]
-            for i, tensor in enumerate(tensors):
-                rows[i] = step._size(tensor)
-            start += width
-        self._row = {id(tensor): i for i, tensor in enumerate(tensors)}
-        self._born = np.array([tensor.born for tensor in tensors])
-        self._gone = np.array([tensor.dies + 1 for tensor in tensors])
+        for step, count in zip(steps, counts, strict=True):
+            for row, size in zip(sizes[:-1], step._sizes, strict=True):
+                row[start : start + count] = size
+            start += count
+        of_params = np.array([each.size is None for each in tensors])
+        copies = np.array([each.is_copy for each in tensors])
+        params = np.array([each.num_params for each in tensors], np.int64)
+        params *= np.where(copies, steps[0].copy_size, steps[0].weight_size)
+        bytes_ = sizes[[-1 if each.size is None else each.size for each in tensors]]
+        bytes_[of_params] = params[of_params][:, None]
+        self._bytes = bytes_
+        #: Of each tensor its node, the points that it is alive at, and what it is.
+        self.nodes = np.array([each.node for each in tensors])
+        self.born = np.array([each.born for each in tensors])
+        self.dies = np.array([each.dies for each in tensors])
+        last = len(schedule.points) - 1
+        self.are_gradients = of_params & ~copies & (self.dies == last)
+        directions = np.array([direction != "backward" for _, direction in schedule.points])
+        self.are_copies, self.in_forward = copies, directions[self.born]
+        #: The tensors in the order in which they come, and in that in which they go.
+        self._coming, self._going = np.argsort(self.born), np.argsort(self.dies)
+        points = np.arange(last + 1)
+        self._come = np.searchsorted(self.born[self._coming], points, "right")
+        self._gone = np.searchsorted(self.dies[self._going], points, "left")
 
-    def alive(self, tensors: Iterable[Tensor]) -> list[Any]:
-        """Return the bytes of those of these tensors that are alive at each point."""
-        rows = [self._row[id(tensor)] for tensor in tensors]
-        changes = np.zeros((len(self.schedule.points) + 1, self._rows.shape[1]), np.int64)
-        np.add.at(changes, self._born[rows], self._rows[rows])
-        np.subtract.at(changes, self._gone[rows], self._rows[rows])
-        return list(np.cumsum(changes[:-1], axis=0))
+    def total(self, which: Array) -> Array:
+        """Return the bytes of all tensors for which this is true."""
+        found: Array = self._bytes[which].sum(axis=0)
+        return found
+
+    def at_points(self, which: Array) -> Array:
+        """Return the bytes at each point of the tensors for which this is true."""
+        own = self._bytes * which[:, None]
+        sums = np.zeros((2, len(own) + 1, own.shape[1]), np.int64)
+        np.cumsum(own[self._coming], axis=0, out=sums[0, 1:])
+        np.cumsum(own[self._going], axis=0, out=sums[1, 1:])
+        found: Array = sums[0, self._come] - sums[1, self._gone]
+        return found
 
 
 def peak(graph: Graph, *, training: bool) -> int:
