@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from dataclasses import field, replace
 from operator import attrgetter
+from typing import Any
 
 from paleo.cluster.collectives import AUTO
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, ceil_div, maximum, some, total
+from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, np, some, total
 from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import Time
 from paleo.net.graph import Graph, Node
@@ -408,15 +409,20 @@ class Meshed:
         """Return how many of a stage's parameters a device updates."""
         return self.own(stage, stage.num_params) if self.plan.zero else stage.num_params
 
-    def own(self, stage: Stage, size: int) -> int:
+    def own(self, stage: Stage, size: Any) -> Any:
         """Return a device's share of a stage's parameters, or of bytes that go with them.
 
-        Those of experts are divided by fewer devices: by those that have the same experts.
+        Those of experts are divided by fewer devices: by those that have the same experts. `size`
+        may be an array.
         """
+        if not stage.experts:
+            return ceil_div(size, self._replicas(stage, experts=False).shares)
+        if is_array(size):  # products of such numbers are too large for those of arrays
+            return np.array([self.own(stage, each) for each in size.tolist()])
         experts = size * stage.experts // max(stage.num_params, 1)
         parts = ((size - experts, False), (experts, True))
         return sum(
-            int(ceil_div(part, self._replicas(stage, experts=of_experts).shares))
+            ceil_div(part, self._replicas(stage, experts=of_experts).shares)
             for part, of_experts in parts
         )
 

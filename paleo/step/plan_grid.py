@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Array, Quantity, maximum, np, some
+from paleo.core.quantity import Array, Quantity, maximum, np
 from paleo.net.spec import NetSpec
 from paleo.step.memory.repeated import RepeatedStage, RepeatedStages
 from paleo.step.memory.stage import OF_MICRO_BATCHES, Sharing, lasting, peaks, slack_of
@@ -36,23 +36,36 @@ AXES = ("tp", "pp", "micro_batch", "recompute", "zero", "interleave", "global_ba
 #: Schedules whose formulas these arrays are held to by tests.
 SCHEDULES = ("1f1b", "gpipe", "zero_bubble")
 
+#: So many plans are looked at together.
+_PIECE = 1 << 14
+
 #: The parts of a step in which devices compute.
 _COMPUTED = ("forward", RECOMPUTATION, "backward", "weight_casts", "update")
 #: What a step consists of, seconds by name, in the order in which a step adds them up.
 Columns: TypeAlias = dict[str, Array]
 
 
-class Valid(NamedTuple):
-    """Plans that can be, of one recomputation and ZeRO: where they stand among all plans.
+class Batches(NamedTuple):
+    """What plans that differ in batches alone compute at a time: `sizes` of micro-batches, rising.
 
-    The others are arrays of as many: samples at a time, and how often that is in a step.
+    A row of `counts` says how often each is in a step, of as many plans as it has columns; those
+    that `can_be` are meant.
     """
 
-    recompute: Recompute
-    zero: int
-    places: Array
-    micro_batch: Array
-    batches: Array
+    sizes: Array
+    counts: Array
+    can_be: Array
+
+    def pieces(self, others: int) -> Iterator[tuple[slice, Batches]]:
+        """Yield the places of columns that are looked at together, of so `many others`, and those.
+
+        Arrays of a piece stay in a processor's caches.
+        """
+        width = max(1, _PIECE // max(1, others * len(self.sizes)))
+        for start in range(0, self.counts.shape[1], width):
+            part = slice(start, start + width)
+            if self.can_be[:, part].any():
+                yield part, Batches(self.sizes, self.counts[:, part], self.can_be[:, part])
 
 
 def check_known(plan: Plan, known: Sequence[str]) -> None:
@@ -80,26 +93,14 @@ class PlanGrid:
         self.net, self.plan = net, plan
         self._parts: dict[Any, _Divided] = {}
 
-    def steps(
-        self, tp: int, pp: int, interleave: int, workers: int, plans: Sequence[Valid]
-    ) -> Iterator[tuple[Array, Columns]]:
-        """Yield the places of plans with these degrees, and their columns.
+    def dealt(self, tp: int, pp: int, interleave: int, workers: int, sizes: Iterable[int]) -> Dealt:
+        """Return the net shared so, priced for these micro-batches at least.
 
         Raises a PaleoError for a net that cannot be divided so.
         """
         plan = replace(self.plan, tp=tp, pp=pp, interleave=interleave)
         mesh = Mesh.of(workers, tp, plan.cp, plan.ep, pp, plan.order)
-        sizes = {size for each in plans for size in np.unique(each.micro_batch).tolist()}
-        part = self._divided(plan, mesh, sizes)
-        dealt = part.dealt(plan, mesh)
-        known: dict[Any, Columns] = {}
-        for each in plans:
-            recompute = part.meaning(each.recompute)
-            # Plans differ in recomputation and ZeRO alone: they have the same batches.
-            key = recompute, each.zero
-            if key not in known:
-                known[key] = dealt.columns(recompute, each)
-            yield each.places, known[key]
+        return Dealt(self._divided(plan, mesh, set(sizes)), plan, mesh)
 
     def _divided(self, plan: Plan, mesh: Mesh, micro_batches: set[int]) -> _Divided:
         """Return what a device has under these degrees, priced for these micro-batches at least."""
@@ -132,6 +133,7 @@ class _Divided:
         casts = [time.total for time in part.plan.weight_casts(self.graph)]
         self.casts = self._sums(casts)
         self.updates: dict[Any, Any] = {}
+        self.kinds = list(self.seconds.sent)
         self.repeated = functools.cache(self._repeated)
 
     def _running(self, recompute: Recompute) -> dict[Any, Array]:
@@ -179,10 +181,6 @@ class _Divided:
         net, graph = self.part.net, self.graph
         return RepeatedStages(net, graph, self.units, self.micro_batches, in_memory(plan))
 
-    def dealt(self, plan: Plan, mesh: Mesh) -> _Dealt:
-        """Return the net dealt out to the stages of a mesh."""
-        return _Dealt(self, plan, mesh)
-
 
 class _Meshed(Meshed):
     """A mesh whose groups and messages are found once."""
@@ -197,7 +195,38 @@ class _Meshed(Meshed):
         return self._groups[experts]
 
 
-class _Dealt:
+class _Turns(NamedTuple):
+    """Numbers of micro-batches that are all 1, or of which none is, and how many are in flight.
+
+    `places` are those of plans, by row and column, of which each has the number in the `same` place
+    of `batches`. By stage there are the most `in_flight`, and `waiting`, of each.
+    """
+
+    places: tuple[Array, ...]
+    same: Array
+    batches: Array
+    in_flight: Array
+    waiting: Array
+
+    def fullest(
+        self, kinds: Sequence[int], of_all: bool
+    ) -> Iterator[tuple[int, Quantity, Quantity]]:
+        """Yield kinds of stages with how many micro-batches are in flight, and wait, at most.
+
+        Of stages that have the same, that with most in flight is the fullest, unless what others
+        do counts, too: then those `of_all` stages.
+        """
+        flights: dict[int, Quantity] = {}
+        for kind, own, waiting in zip(kinds, self.in_flight, self.waiting, strict=True):
+            if of_all or waiting.any():
+                yield kind, own, waiting
+            else:
+                flights[kind] = maximum(flights[kind], own) if kind in flights else own
+        for kind, most in flights.items():
+            yield kind, most, 0
+
+
+class Dealt:
     """A divided net dealt out to the stages of a mesh."""
 
     def __init__(self, divided: _Divided, plan: Plan, mesh: Mesh) -> None:
@@ -260,19 +289,31 @@ class _Dealt:
         both = (steps.passed(stage) for stage in range(self.mesh.pp))
         return [(np.broadcast_to(one, shape), np.broadcast_to(two, shape)) for one, two in both]
 
-    def _stage(self, recompute: Recompute, i: int, k: Array) -> Stage:
-        """Return a stage whose seconds are those of plans, by the places of their micro-batches."""
-        sums = self.sums(recompute)
+    def _stages(self, recomputes: Sequence[Recompute], k: Array) -> tuple[list[Stage], list[int]]:
+        """Return one of each kind of stage, and which kind each is.
+
+        Seconds are arrays by recomputation and micro-batch, with a column for all numbers of them.
+        """
+        alike = [self.alike(recompute)[1] for recompute in recomputes]
+        kinds: dict[tuple[int, ...], int] = {}
+        numbers = [kinds.setdefault(each, len(kinds)) for each in zip(*alike, strict=True)]
+        firsts = [numbers.index(kind) for kind in range(len(kinds))]
+        return [self._stage(recomputes, i, k) for i in firsts], numbers
+
+    def _stage(self, recomputes: Sequence[Recompute], i: int, k: Array) -> Stage:
+        """Return a stage whose seconds are arrays, `k` the places of their micro-batches."""
+        each = [self.sums(recompute) for recompute in recomputes]
+
+        def seconds(name: Any) -> Array:
+            return np.stack([sums[name][i][k] for sums in each])[..., None]
+
         params, tensors, experts = (of[i] for of in self.whole)
         passed = self.passed[i]
         return Stage(
             i,
-            times=tuple(sums[place][i][k] for place in range(4)),
-            sent={
-                kind: (sums[kind, 0][i][k], sums[kind, 1][i][k])
-                for kind in self.divided.seconds.sent
-            },
-            passed=passed[k] if isinstance(passed, np.ndarray) else passed,
+            times=tuple(seconds(place) for place in range(4)),
+            sent={kind: (seconds((kind, 0)), seconds((kind, 1))) for kind in self.divided.kinds},
+            passed=passed[k][:, None] if isinstance(passed, np.ndarray) else passed,
             num_params=params,
             num_tensors=tensors,
             experts=experts,
@@ -281,121 +322,160 @@ class _Dealt:
             cast=float(self.casts[i][0]),
         )
 
-    def columns(self, recompute: Recompute, plans: Valid) -> Columns:
-        """Return the seconds of the parts of each plan's step, and the bytes of its memory."""
-        zero, batches = plans.zero, plans.batches
-        plan = replace(self.plan, zero=zero, recompute=recompute)
-        meshed = _Meshed(self.divided.part.net, plan, self.mesh, self.divided.part)
-        k = np.searchsorted(self.divided.micro_batches, plans.micro_batch)
-        firsts, kinds = self.alike(recompute)
-        found = [meshed.with_gathered(self._stage(recompute, i, k)) for i in firsts]
-        works = [stage.work for stage in found]
-        running = meshed.pipeline.seconds([works[i] for i in kinds], batches, plan.interleave)
-        busy = np.stack([batches * work.seconds for work in works])
-        place = np.argmax(busy, axis=0)
+    def columns(
+        self, recomputes: Sequence[Recompute], zeros: Sequence[int], batches: Batches
+    ) -> Iterator[tuple[int, slice, Columns]]:
+        """Yield by ZeRO, and columns of the batches, the seconds of the parts of each plan's step.
+
+        Those are arrays by recomputation, of which each means another, micro-batch and column. With
+        them are the bytes of its memory.
+        """
+        k = np.searchsorted(self.divided.micro_batches, batches.sizes)
+        for gathers in (False, True):
+            those = [zero for zero in zeros if (zero == 3) == gathers]
+            if not those:
+                continue
+            plans = [replace(self.plan, zero=zero) for zero in those]
+            net, part = self.divided.part.net, self.divided.part
+            each = [_Meshed(net, plan, self.mesh, part) for plan in plans]
+            stages, kinds = self._stages(recomputes, k)
+            stages = [each[0].with_gathered(stage) for stage in stages]
+            for columns, piece in batches.pieces(len(recomputes)):
+                passes = self._passes(each[0], stages, kinds, piece.counts)
+                turns = self._turns(piece.counts)
+                for meshed in each:
+                    found = passes | self._others(meshed, stages, piece.counts)
+                    shape = passes["bubble"].shape
+                    found = {name: np.broadcast_to(of, shape) for name, of in found.items()}
+                    if meshed.waits:
+                        computed = functools.reduce(np.add, (found[name] for name in _COMPUTED))
+                        found["wait"] = np.asarray(meshed.waited(computed))
+                    found["memory_bytes"] = np.stack(
+                        [
+                            self._memory(meshed, again, stages, kinds, k, turns, shape[1:])
+                            for again in recomputes
+                        ]
+                    )
+                    yield meshed.plan.zero, columns, found
+
+    def _passes(
+        self, meshed: Meshed, stages: Sequence[Stage], kinds: Sequence[int], counts: Array
+    ) -> Columns:
+        """Return the seconds of micro-batches, of the stage that is busy longest, and its waits."""
+        works = [stage.work for stage in stages]
+        running = meshed.pipeline.seconds([works[i] for i in kinds], counts, self.plan.interleave)
+        busy = np.stack([counts * work.seconds for work in works])
+        place = np.argmax(busy, axis=0)[None]
 
         def slowest(values: Sequence[Quantity]) -> Array:
             """Return of each plan the value of its slowest stage."""
-            whole: Array = np.stack([np.broadcast_to(each, k.shape) for each in values])
-            chosen: Array = np.take_along_axis(whole, place[None], axis=0)[0]
+            whole: Array = np.stack([np.broadcast_to(each, busy.shape[1:]) for each in values])
+            chosen: Array = np.take_along_axis(whole, place, axis=0)[0]
             return chosen
 
-        passes = [meshed.passes(stage, batches) for stage in found]
-        update = max((self._update(meshed, stage, zero) for stage in found), key=_seconds_of)
-        casts = [meshed.casts(stage, batches) for stage in found]
-        exchanges = [meshed.exchanged(stage, batches) for stage in found]
-        columns: Columns = {
+        passes = [meshed.passes(stage, counts) for stage in stages]
+        return {
             **{name: slowest([each[name] for each in passes]) for name in passes[0]},
             "bubble": running - slowest(list(busy)),
-            "weight_casts": functools.reduce(maximum, casts) + np.zeros(k.shape),
-            "update": np.full(k.shape, float(plan.seconds(update))),
-            "data_parallel": functools.reduce(maximum, exchanges) + np.zeros(k.shape),
         }
-        if meshed.waits:
-            computed = (columns[name] for name in _COMPUTED)
-            columns["wait"] = np.asarray(meshed.waited(functools.reduce(np.add, computed)))
-        columns["memory_bytes"] = self._memory(meshed, recompute, k, batches, found)
-        return columns
 
-    def _update(self, meshed: Meshed, stage: Stage, zero: int) -> Any:
-        key = stage.num_params, stage.num_tensors, stage.experts, zero, self.mesh
+    def _others(self, meshed: Meshed, stages: Sequence[Stage], counts: Array) -> dict[str, Any]:
+        """Return the seconds of what is once a step."""
+        update = max((self._update(meshed, stage) for stage in stages), key=_seconds_of)
+        return {
+            "weight_casts": functools.reduce(
+                maximum, [meshed.casts(stage, counts) for stage in stages]
+            ),
+            "update": float(meshed.plan.seconds(update)),
+            "data_parallel": functools.reduce(
+                maximum, [meshed.exchanged(stage, counts) for stage in stages]
+            ),
+        }
+
+    def _update(self, meshed: Meshed, stage: Stage) -> Any:
+        key = stage.num_params, stage.num_tensors, stage.experts, meshed.plan.zero, self.mesh
         if key not in self.divided.updates:
             self.divided.updates[key] = meshed.updated(stage)[0]
         return self.divided.updates[key]
+
+    def _turns(self, counts: Array) -> list[_Turns]:
+        """Return what of numbers of micro-batches decides memory: of those with one, and others.
+
+        Many have as many in flight, and so the same memory: each of those is looked at once.
+        """
+        pipeline, pp = self.meshed.pipeline, self.mesh.pp
+        found = []
+        for is_single in (False, True):
+            places = np.nonzero((counts == 1) == is_single)
+            if not places[0].size:
+                continue
+            batches, same = np.unique(counts[places], return_inverse=True)
+            flights = [
+                pipeline.in_flight(stage, pp, batches, self.plan.interleave) for stage in range(pp)
+            ]
+            waits = [pipeline.waiting(stage, pp, batches) for stage in range(pp)]
+            most = np.array([np.broadcast_to(each, batches.shape) for each in (*flights, *waits)])
+            if not self.receives_all:
+                # They go with numbers of micro-batches only as far as these are in flight.
+                bounded = np.minimum(batches, np.ceil(most.max(axis=0)) + 1)
+                _, firsts, again = np.unique(
+                    [*most, bounded], axis=1, return_index=True, return_inverse=True
+                )
+                batches, most, same = batches[firsts], most[:, firsts], again.ravel()[same]
+            found.append(_Turns(places, same, batches, most[:pp], most[pp:]))
+        return found
 
     def _memory(
         self,
         meshed: Meshed,
         recompute: Recompute,
+        stages: Sequence[Stage],
+        kinds: Sequence[int],
         k: Array,
-        batches: Array,
-        found: Sequence[Stage],
+        turns: Sequence[_Turns],
+        shape: tuple[int, ...],
     ) -> Array:
-        """Return the bytes of the fullest stage of each plan."""
-        most = np.zeros(k.shape, np.int64)
-        for is_single in (False, True):
-            chosen = np.flatnonzero((batches == 1) == is_single)
-            if chosen.size:
-                most[chosen] = self._most(meshed, recompute, k[chosen], batches[chosen], found)
-        return most
-
-    def _most(
-        self,
-        meshed: Meshed,
-        recompute: Recompute,
-        k: Array,
-        batches: Array,
-        found: Sequence[Stage],
-    ) -> Array:
-        """Return the same of plans with one micro-batch, or of those with several."""
-        most: Quantity = 0
-        firsts, kinds = self.alike(recompute)
-        for kind, in_flight, waiting in self._turns(kinds, batches):
-            received, sent = self.handed[firsts[kind]] if self.receives_all else (None, None)
-            sharing = Sharing(
-                zero=meshed.plan.zero,
-                own=functools.partial(meshed.own, found[kind]),
-                is_shared=self.mesh.replicas > 1,
-                batches=batches,
-                in_flight=in_flight,
-                received=0 if received is None else received[k],
-                sent=0 if sent is None else sent[k],
-                receives_all=self.receives_all,
-                buckets_apart=meshed.plan.software.exchange.copies > 0,
-                waiting=waiting,
-            )
-            own = self._allocated(self._repeated(recompute, firsts[kind]), k, sharing)
-            most = maximum(most, own + slack_of(own, meshed.plan.slack))
-        return np.asarray(most)
-
-    def _turns(
-        self, kinds: Sequence[int], batches: Array
-    ) -> Iterator[tuple[int, Quantity, Quantity]]:
-        """Yield kinds of stages with how many micro-batches are in flight, and wait, at most."""
-        pipeline, mesh, chunks = self.meshed.pipeline, self.mesh, self.plan.interleave
-        flights: dict[int, Quantity] = {}
-        for stage, kind in enumerate(kinds):
-            own = pipeline.in_flight(stage, mesh.pp, batches, chunks)
-            waiting = pipeline.waiting(stage, mesh.pp, batches)
-            if self.receives_all or some(waiting != 0):
-                yield kind, own, waiting
-            else:
-                # Of stages that have the same, that with most in flight is the fullest.
-                flights[kind] = maximum(flights[kind], own) if kind in flights else own
-        for kind, most in flights.items():
-            yield kind, most, 0
+        """Return the bytes of the fullest stage of each plan, by micro-batch and column."""
+        found = np.zeros(shape, np.int64)
+        for those in turns:
+            most: Quantity = 0
+            for kind, in_flight, waiting in those.fullest(kinds, self.receives_all):
+                stage = stages[kind]
+                received, sent = self.handed[stage.number] if self.receives_all else (None, None)
+                sharing = Sharing(
+                    zero=meshed.plan.zero,
+                    own=functools.partial(meshed.own, stage),
+                    is_shared=self.mesh.replicas > 1,
+                    batches=those.batches,
+                    in_flight=in_flight,
+                    received=0 if received is None else received[k][:, None],
+                    sent=0 if sent is None else sent[k][:, None],
+                    receives_all=self.receives_all,
+                    buckets_apart=meshed.plan.software.exchange.copies > 0,
+                    waiting=waiting,
+                )
+                own = self._allocated(self._repeated(recompute, stage.number), k, sharing)
+                most = maximum(most, own + slack_of(own, meshed.plan.slack))
+            rows = those.places[0]
+            found[those.places] = np.broadcast_to(most, (len(k), len(those.batches)))[
+                rows, those.same
+            ]
+        return found
 
     def _allocated(self, repeated: RepeatedStage, k: Array, sharing: Sharing) -> Quantity:
         """Return what `stage_memory` finds allocated, of plans by places of their micro-batches."""
         sizes, how = repeated.sizes, sharing.how
 
-        def own(size: int) -> int:
-            return int(sharing.own(size)) if how.zero >= 2 else size
+        def own(size: Quantity) -> Quantity:
+            return sharing.own(size) if how.zero >= 2 else size
 
-        first, later, last = repeated.taken(how, lambda count: own(sizes.learned * count))
-        each = sizes._replace(**{name: getattr(sizes, name)[k] for name in OF_MICRO_BATCHES})
-        peak = maximum(*peaks(each, sharing, first[k], later[k]))
-        return lasting(each, sharing).stays + maximum(peak, last[k] + own(sizes.update))
+        first, later, last = repeated.taken(how, lambda counts: own(sizes.learned * counts))
+        each = sizes._replace(
+            **{name: getattr(sizes, name)[k][:, None] for name in OF_MICRO_BATCHES}
+        )
+        peak = maximum(*peaks(each, sharing, first[k][:, None], later[k][:, None]))
+        updating = last[k][:, None] + own(sizes.update)
+        return lasting(each, sharing).stays + maximum(peak, updating)
 
 
 def _seconds_of(time: Any) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -13,19 +14,21 @@ from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Array, np
-from paleo.step.declarations import declared
+from paleo.step.declarations import declared, found_setting
 from paleo.step.mesh import Mesh
 from paleo.step.mesh_checks import check_mesh
 from paleo.step.meshed import micro_batch_of
 from paleo.step.plan import Plan
-from paleo.step.plan_grid import AXES, PlanGrid, Valid, check_known
-from paleo.step.recompute import find_recompute
-from paleo.step.scenario import Scenario, ScenarioLike, scenario
+from paleo.step.plan_grid import AXES, Batches, Dealt, PlanGrid, check_known
+from paleo.step.recompute import Recompute, find_recompute
+from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, scenario
 from paleo.step.settings import EstimateSettings
 from paleo.step.utilization import tokens_of
 
 #: Settings that plans have each for themselves: given as one value or several.
 _SEVERAL = ("tp", "pp", "micro_batch", "recompute", "zero", "interleave", "global_batch")
+#: Of those may be thousands, of which nothing but that they are whole numbers is to be checked.
+_COUNTS = ("micro_batch", "global_batch")
 #: Fields of a plan that plans as arrays know, with the formulas of one plan: how operations are
 #: priced, and what follows.
 _KNOWN = (
@@ -47,19 +50,21 @@ class Plans:
 
     `settings` are by name what a plan has, `columns` arrays of what follows, in SI units: `step_s`,
     its parts (`parts` names them) and `memory_bytes`; NaN, and 0 bytes, of plans that cannot be.
-    `valid` tells which can; `reasons` are texts of why others cannot.
+    `valid` tells which can; `reasons` are texts of why others cannot, `said` all of these texts
+    after an empty one, `why` the place of each plan's in them.
     """
 
     net: str
     scenario: Scenario = field(repr=False)
     settings: Mapping[str, Array]
     columns: Mapping[str, Array] = field(repr=False)
-    reasons: Array = field(repr=False)
+    why: Array = field(repr=False)
+    said: tuple[str, ...] = field(repr=False)
     parts: tuple[str, ...]
     tokens: int | None = None
 
     def __len__(self) -> int:
-        return len(self.reasons)
+        return len(self.why)
 
     def __getitem__(self, name: str) -> Array:
         """Return a setting, or a column, of all plans by its name."""
@@ -69,7 +74,13 @@ class Plans:
     @property
     def valid(self) -> Array:
         """Which plans can be."""
-        found: Array = self.reasons == ""
+        found: Array = self.why == 0
+        return found
+
+    @property
+    def reasons(self) -> Array:
+        """Why each plan cannot be: texts, empty for one that can."""
+        found: Array = np.array(self.said, object)[self.why]
         return found
 
     @property
@@ -175,9 +186,12 @@ def _checked(
         once["workers"] = counts[0]
     asked = {**given, **once, "parallel": "mesh"}
     first = mistakes.check(functools.partial(scenario, net, **asked))
+    known = declared(SimulateSettings)
     for name, values in axes.items():
         for value in values[1:]:
-            if first and value is not None:
+            if first and name in _COUNTS:
+                mistakes.check(functools.partial(found_setting, known[name], value))
+            elif first and value is not None:
                 mistakes.check(functools.partial(first.changed, **{name: value}))
     mistakes.raise_as(PaleoError)
     assert first
@@ -210,17 +224,42 @@ class _Evaluation:
         ]
         for (t, tp), (p, pp), (i, interleave), (w, workers) in itertools.product(*degrees):
             own = self.places[t, p, :, :, :, i, :, w]  # micro-batch, recompute, zero, batch
-            valid = list(self._valid(own, tp, pp, interleave, workers))
-            if not valid:
+            zeros, blocks = self._valid(own, tp, pp, interleave, workers)
+            if not zeros:
                 continue
             try:
-                for places, found in grid.steps(tp, pp, interleave, workers, valid):
-                    for name, values in found.items():
-                        self._column(columns, name)[places] = values
+                sizes = {size for batches, _ in blocks for size in batches.sizes.tolist()}
+                dealt = grid.dealt(tp, pp, interleave, workers, sizes)
+                for batches, places in blocks:
+                    self._evaluate(dealt, zeros, batches, places, columns)
             except PaleoError as error:
-                for each in valid:
-                    self._note(each.places, error)
+                for batches, places in blocks:
+                    for z in zeros.values():
+                        self._note(places[:, z][:, batches.can_be], error)
         return self._plans(columns)
+
+    def _evaluate(
+        self,
+        dealt: Dealt,
+        zeros: Mapping[int, int],
+        batches: Batches,
+        places: Array,
+        columns: dict[str, Array],
+    ) -> None:
+        """Put what follows of these plans in its place; `zeros` have places on their axis.
+
+        `places` are those of plans by recomputation, ZeRO, micro-batch and column.
+        """
+        meant: dict[Recompute, list[int]] = {}
+        for r, recompute in enumerate(self.axes["recompute"]):
+            meant.setdefault(dealt.divided.meaning(recompute), []).append(r)
+        for zero, part, found in dealt.columns([*meant], [*zeros], batches):
+            can_be = batches.can_be[:, part]
+            for which, same in enumerate(meant.values()):
+                for r in same:
+                    own = places[r, zeros[zero], :, part][can_be]
+                    for name, values in found.items():
+                        self._column(columns, name)[own] = values[which][can_be]
 
     def _note(self, places: Array, error: PaleoError) -> None:
         """Note why these plans cannot be."""
@@ -234,43 +273,81 @@ class _Evaluation:
 
     def _valid(
         self, own: Array, tp: int, pp: int, interleave: int, workers: int
-    ) -> Iterator[Valid]:
-        """Yield those of these plans that can be, by ZeRO and recomputation; of others say why."""
+    ) -> tuple[dict[int, int], list[tuple[Batches, Array]]]:
+        """Return the ZeROs and batches of these plans that can be; of others say why.
+
+        ZeROs have their places on the axis, batches those of plans: see `_evaluate`.
+        """
         plan = self.plan
         try:
             mesh = Mesh.of(workers, tp, plan.cp, plan.ep, pp, plan.order)
             plan.group(mesh.size)
         except PaleoError as error:
             self._note(own, error)
-            return
+            return {}, []
         self.dps[own] = mesh.dp
-        batches = [batch or self._own_batch * mesh.dp for batch in self.axes["global_batch"]]
-        sizes = np.zeros((len(self.axes["micro_batch"]), len(batches)), np.int64)
-        for (m, micro), (g, batch) in itertools.product(
-            enumerate(self.axes["micro_batch"]), enumerate(batches)
-        ):
-            try:
-                sizes[m, g] = self._micro(mesh.dp, pp, batch, micro)
-            except PaleoError as error:
-                self._note(own[m, :, :, g], error)
-        whole = np.broadcast_to(np.array(batches), sizes.shape)
-        can_be = sizes > 0
+        blocks = self._batches(own, mesh)
+        zeros = {}
         for z, zero in enumerate(self.axes["zero"]):
             try:
                 check_mesh(replace(plan, pp=pp, interleave=interleave, zero=zero), mesh)
             except PaleoError as error:
                 self._note(own[:, :, z], error)
-                continue
-            for r, recompute in enumerate(self.axes["recompute"]):
-                places, size = own[:, r, z][can_be], sizes[can_be]
-                self.micros[places], self.batches[places] = size, whole[can_be]
-                if places.size:
-                    yield Valid(recompute, zero, places, size, whole[can_be] // (mesh.dp * size))
+            else:
+                zeros[zero] = z
+        return zeros if blocks else {}, blocks
 
-    def _micro(self, dp: int, pp: int, batch: int, micro: int | None) -> int:
+    def _batches(self, own: Array, mesh: Mesh) -> list[tuple[Batches, Array]]:
+        """Return what plans of a mesh compute at a time, and their places; of others say why."""
+        batches = np.array(
+            [batch or self._own_batch * mesh.dp for batch in self.axes["global_batch"]]
+        )
+        micros = self.axes["micro_batch"]
+        sizes = np.zeros((len(micros), len(batches)), np.int64)
+        for m, micro in enumerate(micros):
+            # Whether a size divides a share of the data is the same for equal ones.
+            left = np.where(batches % mesh.dp, -1, batches // mesh.dp % micro) if micro else batches
+            _, firsts, same = np.unique(left, return_index=True, return_inverse=True)
+            found = np.zeros(len(firsts), np.int64)
+            for one, first in enumerate(firsts.tolist()):
+                with contextlib.suppress(PaleoError):
+                    found[one] = self._micro(mesh, int(batches[first]), micro)
+            sizes[m] = found[same]
+            for g in np.flatnonzero(sizes[m] == 0).tolist():
+                try:
+                    self._micro(mesh, int(batches[g]), micro)
+                except PaleoError as error:
+                    self._note(own[m, :, :, g], error)
+        whole = np.broadcast_to(batches, sizes.shape)
+        can_be = sizes > 0
+        places = own.transpose(1, 2, 0, 3)  # recomputation, ZeRO, micro-batch, batch
+        self.micros[places], self.batches[places] = sizes, whole * can_be
+        counts = np.where(can_be, whole // (mesh.dp * np.maximum(sizes, 1)), 1)
+        given = [m for m, micro in enumerate(micros) if micro]
+        blocks = (
+            [
+                (
+                    Batches(sizes[given].max(axis=1), counts[given], can_be[given]),
+                    places[:, :, given],
+                )
+            ]
+            if given
+            else []
+        )
+        for m, micro in enumerate(micros):
+            if not micro:  # each batch has its own
+                of_all = Batches(sizes[m], counts[m][:, None], can_be[m][:, None])
+                blocks.append((of_all, places[:, :, m, :, None]))
+        return [
+            (Batches(*(each[rows] for each in block)), own[:, :, rows])
+            for block, own in blocks
+            for rows in [block.can_be.any(axis=1)]
+            if rows.any()
+        ]
+
+    def _micro(self, mesh: Mesh, batch: int, micro: int | None) -> int:
         """Return how many samples a device computes at a time; raises SettingError."""
-        plan = self._planned(micro)
-        return micro_batch_of(self.net, plan, Mesh(dp=dp, pp=pp), batch)
+        return micro_batch_of(self.net, self._planned(micro), mesh, batch)
 
     @functools.cache  # noqa: B019 (it lives as long as the evaluation)
     def _planned(self, micro: int | None) -> Plan:
@@ -283,9 +360,8 @@ class _Evaluation:
         return int(self.base.graph().batch_size)
 
     def _plans(self, columns: dict[str, Array]) -> Plans:
-        reasons = np.array(list(self.said))[self.reasons]
         parts = tuple(name for name in columns if name != "memory_bytes")
-        columns["step_s"] = sum((columns[name] for name in parts), np.zeros(len(reasons)))
+        columns["step_s"] = sum((columns[name] for name in parts), np.zeros(self.places.size))
         for name in (*parts, "step_s"):
             columns[name] = np.where(self.reasons == 0, columns[name], np.nan)
         self._column(columns, "memory_bytes")
@@ -296,7 +372,10 @@ class _Evaluation:
         }
         settings |= {"micro_batch": self.micros, "global_batch": self.batches, "dp": self.dps}
         tokens = tokens_of(self.plan.trained(self.net))
-        return Plans(self.net.name, self.base, settings, columns, reasons, parts, tokens or None)
+        said = tuple(self.said)
+        return Plans(
+            self.net.name, self.base, settings, columns, self.reasons, said, parts, tokens or None
+        )
 
 
 def _plain(value: Any) -> Any:

@@ -102,10 +102,11 @@ class RepeatedStage:
             *waiting,
         )
 
-    def taken(self, how: Following, size: Callable[[int], int]) -> tuple[Array, Array, Array]:
+    def taken(self, how: Following, size: Callable[[Array], Any]) -> tuple[Array, Array, Array]:
         """Return the most bytes of the first micro-batch that comes back, of others, and at last.
 
-        They are arrays over micro-batches. `size` has the bytes of gradients of so many parameters.
+        They are arrays over micro-batches. `size` gives the bytes of gradients of numbers of
+        parameters.
         """
         found = [[_taken(rows, size) for rows in peaks] for peaks in self._peaks(how)]
         first, later, last = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -125,9 +126,8 @@ def _waiting(places: Sequence[_Place]) -> OfMicroBatch:
     return OfMicroBatch._make(map(total, zip(*found, strict=True)))
 
 
-def _taken(rows: Rows, size: Callable[[int], int]) -> Array:
-    own = np.array([size(count) for count in rows.counts.tolist()], np.int64)
-    found: Array = (rows.most + own[:, None]).max(axis=0)
+def _taken(rows: Rows, size: Callable[[Array], Any]) -> Array:
+    found: Array = (rows.most + size(rows.counts)[:, None]).max(axis=0)
     return found
 
 
