@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any
@@ -131,17 +132,22 @@ class Meshed:
         return [joined(device, [stages[i] for i in own]) for device, own in enumerate(held)]
 
     def passed(self, graph: Graph, found: Cut) -> list[Quantity]:
-        """Return the seconds in which each stage hands on what its chunks make, one way.
+        """Return the seconds in which each stage hands on what its chunks make, one way."""
+        passing = found.passed(graph)[1:] if self.mesh.pp > 1 else ()
+        sizes = [total(num_elements(graph.nodes[i].output) for i in sent) for sent in passing]
+        return self.handed_on([graph.element_size * size for size in sizes])
+
+    def handed_on(self, sizes: Sequence[Quantity]) -> list[Quantity]:
+        """Return the same where so many bytes pass from each chunk to the next.
 
         Of a boundary the sender has half of the message, the receiver the other.
         """
         spent: list[Quantity] = [0.0] * self.mesh.pp
         if self.mesh.pp == 1:
             return spent
-        for boundary, sent in enumerate(found.passed(graph)[1:], 1):
-            size = total(num_elements(graph.nodes[i].output) for i in sent)
+        for boundary, size in enumerate(sizes, 1):
             last, first = (boundary - 1) % self.mesh.pp, boundary % self.mesh.pp
-            message = self._message(graph.element_size * size, min(last, first))
+            message = self._message(size, min(last, first))
             spent[last] = spent[last] + message / 2
             spent[first] = spent[first] + message / 2
         return spent

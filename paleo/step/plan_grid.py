@@ -1,35 +1,37 @@
 """Steps of many plans of one net on one cluster, as arrays.
 
 Plans differ in how devices share the net. What a device computes and sends for a micro-batch is
-found once for each way to divide tensors, as arrays over micro-batches; sums over the nodes of
-stages are differences of running sums; and stages that do the same are one. What steps consist of
-is said by paleo.step.meshed, whose formulas hold for arrays.
+found once for each way to divide tensors, as arrays over micro-batches (paleo.step.divided_net);
+stages that do the same are one. What steps consist of is said by paleo.step.meshed, whose formulas
+hold for arrays: here by recomputation, micro-batch, and number of micro-batches.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Array, Quantity, maximum, np
+from paleo.core.quantity import Array, Quantity, maximum, np, total
 from paleo.net.spec import NetSpec
-from paleo.step.memory.repeated import RepeatedStage, RepeatedStages
+from paleo.step.divided_net import DividedNet
+from paleo.step.memory.repeated import RepeatedStage
 from paleo.step.memory.stage import OF_MICRO_BATCHES, Sharing, lasting, peaks, slack_of
 from paleo.step.mesh import Mesh
-from paleo.step.meshed import Meshed, num_experts
-from paleo.step.part import Part, Seconds
+from paleo.step.meshed import Meshed
+from paleo.step.optimizers import find_optimizer
+from paleo.step.part import Part
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION, Recompute
 from paleo.step.replicas import Replicas
-from paleo.step.stage_steps import StageSteps, in_memory
+from paleo.step.shortened import Shortened, shortened
 from paleo.step.stage_work import Stage
-from paleo.step.stages import cut, homes, units
+from paleo.step.stages import dealt_out
 
 #: What plans may differ in, in this order.
 AXES = ("tp", "pp", "micro_batch", "recompute", "zero", "interleave", "global_batch", "workers")
@@ -87,11 +89,18 @@ def check_known(plan: Plan, known: Sequence[str]) -> None:
 
 
 class PlanGrid:
-    """Plans of a net on a cluster that differ in degrees: gives their steps as arrays."""
+    """Plans of a net on a cluster that differ in degrees: gives their steps as arrays.
 
-    def __init__(self, net: NetSpec, plan: Plan) -> None:
+    `named` if blocks are that are computed again.
+    """
+
+    def __init__(self, net: NetSpec, plan: Plan, named: bool = False) -> None:
         self.net, self.plan = net, plan
-        self._parts: dict[Any, _Divided] = {}
+        optimizer = find_optimizer(plan.optimizer, plan.optimizer_kernels)
+        # Blocks that are named are looked for; and what a matrix is depends on what is behind it.
+        is_plain = not named and not optimizer.by_matrix
+        self._short = shortened(net) if is_plain else Shortened(net)
+        self._parts: dict[Any, DividedNet] = {}
 
     def dealt(self, tp: int, pp: int, interleave: int, workers: int, sizes: Iterable[int]) -> Dealt:
         """Return the net shared so, priced for these micro-batches at least.
@@ -102,84 +111,20 @@ class PlanGrid:
         mesh = Mesh.of(workers, tp, plan.cp, plan.ep, pp, plan.order)
         return Dealt(self._divided(plan, mesh, set(sizes)), plan, mesh)
 
-    def _divided(self, plan: Plan, mesh: Mesh, micro_batches: set[int]) -> _Divided:
+    def _divided(self, plan: Plan, mesh: Mesh, micro_batches: set[int]) -> DividedNet:
         """Return what a device has under these degrees, priced for these micro-batches at least."""
         key = plan.tp, *(mesh.stride(kind) for kind in ("tp", "cp", "ep"))
         found = self._parts.get(key)
         if found is None or not micro_batches <= set(found.micro_batches):
-            known = set(found.micro_batches) if found else set()
-            part = found.part if found else Part(self.net, plan, mesh)
-            found = self._parts[key] = _Divided(part, sorted(known | micro_batches))
+            known = {*found.micro_batches} if found else set()
+            sizes = sorted(known | micro_batches)
+            short = self._short
+            found = DividedNet(Part(short.net, plan, mesh), short.like, sizes)
+            if not found.is_right:  # blocks are not as equal as they look
+                self._short = Shortened(self.net)
+                found = DividedNet(Part(self.net, plan, mesh), None, sizes)
+            self._parts[key] = found
         return found
-
-
-class _Divided:
-    """What a device has of a net that is divided in one way, at several micro-batches."""
-
-    def __init__(self, part: Part, micro_batches: Sequence[int]) -> None:
-        self.part, self.micro_batches = part, list(micro_batches)
-        self.graph, (self.seconds,) = part.under(np.array(micro_batches), (Recompute(),))
-        self._homes = homes(self.graph)
-        self.units = units(self.graph)
-        self._until = functools.cache(self._running)
-        self.whole = {
-            name: np.array([0, *itertools.accumulate(self._at_home([*map(of, self.graph.nodes)]))])
-            for name, of in (
-                ("num_params", attrgetter("num_params")),
-                ("num_tensors", attrgetter("num_tensors")),
-                ("experts", num_experts),
-            )
-        }
-        casts = [time.total for time in part.plan.weight_casts(self.graph)]
-        self.casts = self._sums(casts)
-        self.updates: dict[Any, Any] = {}
-        self.kinds = list(self.seconds.sent)
-        self.repeated = functools.cache(self._repeated)
-
-    def _running(self, recompute: Recompute) -> dict[Any, Array]:
-        """Return by quantity the running sums over nodes, from 0 on, at each micro-batch."""
-        seconds = self.under(recompute)
-        found: dict[Any, Array] = {place: self._sums(of) for place, of in enumerate(seconds[:4])}
-        for kind, both in seconds.sent.items():
-            for place, of in enumerate(both):
-                found[kind, place] = self._sums(of)
-        return found
-
-    def meaning(self, recompute: Recompute) -> Recompute:
-        """Return what is computed again, the same for all that leave nothing to compute."""
-        return recompute if recompute.regions(self.graph) else Recompute()
-
-    def under(self, recompute: Recompute) -> Seconds:
-        """Return the seconds of each node where this is computed again."""
-        again: list[Quantity] = [0.0] * len(self.graph.nodes)
-        sent = {kind: (ahead, [*back]) for kind, (ahead, back) in self.seconds.sent.items()}
-        for i in itertools.chain(*recompute.regions(self.graph)):
-            again[i] = again[i] + self.seconds.forward[i]
-            for ahead, back in sent.values():
-                back[i] = back[i] + ahead[i]
-        return self.seconds._replace(again=again, sent=sent)
-
-    def _sums(self, values: Sequence[Quantity]) -> Array:
-        until = np.zeros((len(self._homes) + 1, len(self.micro_batches)))
-        for i, value in enumerate(self._at_home(values)):
-            until[i + 1] = value
-        return np.cumsum(until, axis=0)
-
-    def _at_home(self, values: Sequence[Any]) -> list[Any]:
-        """Return the values of nodes where the nodes are: see `homes`."""
-        moved: list[Any] = [0] * len(self._homes)
-        for home, value in zip(self._homes, values, strict=True):
-            moved[home] = moved[home] + value
-        return moved
-
-    def until(self, recompute: Recompute) -> Mapping[Any, Array]:
-        """Return the running sums under a recomputation."""
-        return self._until(recompute)
-
-    def _repeated(self, recompute: Recompute) -> RepeatedStages:
-        plan = replace(self.part.plan, recompute=recompute)
-        net, graph = self.part.net, self.graph
-        return RepeatedStages(net, graph, self.units, self.micro_batches, in_memory(plan))
 
 
 class _Meshed(Meshed):
@@ -229,47 +174,39 @@ class _Turns(NamedTuple):
 class Dealt:
     """A divided net dealt out to the stages of a mesh."""
 
-    def __init__(self, divided: _Divided, plan: Plan, mesh: Mesh) -> None:
+    def __init__(self, divided: DividedNet, plan: Plan, mesh: Mesh) -> None:
         self.divided, self.plan, self.mesh = divided, plan, mesh
         self.meshed = _Meshed(divided.part.net, plan, mesh, divided.part)
-        self.cut = cut(divided.graph, mesh.pp, plan.interleave, plan.stages, ())
-        self.bounds = np.array(self.cut.bounds)
-        self.passed = self.meshed.passed(divided.graph, self.cut)
-        self.whole = [self._by_stage(of).tolist() for of in divided.whole.values()]
-        self.casts = self._by_stage(divided.casts)
-        self.sums = functools.cache(self._sums)
-        rest = iter(divided.units)
-        #: The units of each chunk.
-        self.units = [list(itertools.islice(rest, count)) for count in self.cut.counts]
+        count, chunks = len(divided.index), plan.interleave
+        counts = dealt_out(divided.graph.name, count, mesh.pp, chunks, plan.stages)
+        #: The first unit of each chunk, and one behind the last.
+        self._firsts = [0, *itertools.accumulate(counts)]
         self.receives_all = plan.software.receives_all and mesh.pp > 1
-        self.alike = functools.cache(self._alike)
+        sizes = [divided.passing[divided.index[first]] for first in self._firsts[1:-1]]
+        #: The bytes that pass each boundary between chunks.
+        self._sizes = [divided.graph.element_size * size for size in sizes]
+        self.passed = self.meshed.handed_on(self._sizes)
+        self.sums = functools.cache(self._sums)
 
-    def _by_stage(self, until: Array) -> Array:
-        """Return the sum over the nodes of each stage."""
-        chunks = until[self.bounds[1:]] - until[self.bounds[:-1]]
-        of_chunks = chunks.reshape(-1, self.mesh.pp, *chunks.shape[1:])
-        found: Array = functools.reduce(np.add, of_chunks, np.zeros_like(of_chunks[0]))
-        return found
+    def _units(self, stage: int) -> list[range]:
+        """Return the units of each chunk of a stage."""
+        chunks = [*map(range, self._firsts[:-1], self._firsts[1:])]
+        return chunks[stage :: self.mesh.pp]
 
-    def _sums(self, recompute: Recompute) -> dict[Any, Array]:
-        return {name: self._by_stage(of) for name, of in self.divided.until(recompute).items()}
-
-    def _alike(self, recompute: Recompute) -> tuple[list[int], list[int]]:
-        """Return the first of each kind of stage, and for each stage which kind it is."""
-        sums = self.sums(recompute)
+    @functools.cached_property
+    def alike(self) -> tuple[list[int], list[int]]:
+        """The first of each kind of stage, and for each stage which kind it is."""
         known: dict[Any, int] = {}
         firsts: list[int] = []
         kinds: list[int] = []
         for i in range(self.mesh.pp):
+            units = self._units(i)
             handed = np.concatenate(self.handed[i]) if self.receives_all else np.array(0)
             key = (
-                *(of[i].tobytes() for of in sums.values()),
-                *(of[i] for of in self.whole),
-                self.casts[i].tobytes(),
+                *(self.divided.index[chunk.start : chunk.stop] for chunk in units),
+                *(two.start == one.stop for one, two in itertools.pairwise(units)),
                 np.asarray(self.passed[i]).tobytes(),
-                self.cut.units[i],
                 handed.tobytes(),
-                id(self._repeated(recompute, i)),
             )
             if key not in known:
                 known[key] = len(firsts)
@@ -277,50 +214,79 @@ class Dealt:
             kinds.append(known[key])
         return firsts, kinds
 
+    @functools.cached_property
+    def _counts(self) -> Array:
+        """How many units of each kind the first stage of each kind has."""
+        firsts, _ = self.alike
+        found = np.zeros((len(firsts), len(self.divided.units)), np.int64)
+        for row, stage in zip(found, firsts, strict=True):
+            for chunk in self._units(stage):
+                np.add.at(row, list(self.divided.index[chunk.start : chunk.stop]), 1)
+        return found
+
+    def _sums(self, recompute: Recompute) -> dict[Any, Array]:
+        """Return by quantity the seconds of stages, by kind and micro-batch."""
+        return {name: self._counts @ of for name, of in self.divided.under(recompute).items()}
+
     def _repeated(self, recompute: Recompute, stage: int) -> RepeatedStage:
-        return self.divided.repeated(recompute).stage(self.units[stage :: self.mesh.pp])
+        return self.divided.repeated(recompute).stage(self._units(stage))
 
     @functools.cached_property
     def handed(self) -> list[tuple[Array, Array]]:
-        """The bytes that each stage receives of a micro-batch, and sends, at each micro-batch."""
-        net, graph = self.divided.part.net, self.divided.graph
-        steps = StageSteps(net, graph, self.cut, 0, {})
-        shape = (len(self.divided.micro_batches),)
-        both = (steps.passed(stage) for stage in range(self.mesh.pp))
-        return [(np.broadcast_to(one, shape), np.broadcast_to(two, shape)) for one, two in both]
+        """The bytes that each stage receives of a micro-batch, and sends, at each micro-batch.
 
-    def _stages(self, recomputes: Sequence[Recompute], k: Array) -> tuple[list[Stage], list[int]]:
-        """Return one of each kind of stage, and which kind each is.
-
-        Seconds are arrays by recomputation and micro-batch, with a column for all numbers of them.
+        What comes into the net is received, too.
         """
-        alike = [self.alike(recompute)[1] for recompute in recomputes]
-        kinds: dict[tuple[int, ...], int] = {}
-        numbers = [kinds.setdefault(each, len(kinds)) for each in zip(*alike, strict=True)]
-        firsts = [numbers.index(kind) for kind in range(len(kinds))]
-        return [self._stage(recomputes, i, k) for i in firsts], numbers
+        divided, pp = self.divided, self.mesh.pp
+        shape = (len(divided.micro_batches),)
+        sizes = [0, *self._sizes, 0]
+        found = []
+        for stage in range(pp):
+            of_net = total(
+                divided.coming_in[divided.index[unit]]
+                for unit in itertools.chain(*self._units(stage))
+            )
+            received = total(sizes[:-1][stage::pp]) + divided.graph.element_size * of_net
+            sent = total(sizes[1:][stage::pp])
+            found.append((np.broadcast_to(received, shape), np.broadcast_to(sent, shape)))
+        return found
 
-    def _stage(self, recomputes: Sequence[Recompute], i: int, k: Array) -> Stage:
-        """Return a stage whose seconds are arrays, `k` the places of their micro-batches."""
+    def _stages(self, recomputes: Sequence[Recompute], k: Array) -> list[Stage]:
+        """Return one stage of each kind.
+
+        Seconds are arrays by recomputation and micro-batch, with a column for all numbers of them,
+        `k` the places of their micro-batches.
+        """
+        firsts, _ = self.alike
         each = [self.sums(recompute) for recompute in recomputes]
-
-        def seconds(name: Any) -> Array:
-            return np.stack([sums[name][i][k] for sums in each])[..., None]
-
-        params, tensors, experts = (of[i] for of in self.whole)
-        passed = self.passed[i]
-        return Stage(
-            i,
-            times=tuple(seconds(place) for place in range(4)),
-            sent={kind: (seconds((kind, 0)), seconds((kind, 1))) for kind in self.divided.kinds},
-            passed=passed[k][:, None] if isinstance(passed, np.ndarray) else passed,
-            num_params=params,
-            num_tensors=tensors,
-            experts=experts,
-            blocks=self.cut.units[i],
-            overlaps=self.plan.overlaps,
-            cast=float(self.casts[i][0]),
-        )
+        whole = [
+            [sum(map(operator.mul, counts, of)) for counts in self._counts.tolist()]
+            for of in self.divided.whole
+        ]
+        casts = self._counts @ self.divided.casts
+        found = []
+        for kind, i in enumerate(firsts):
+            passed = self.passed[i]
+            times = {
+                name: np.stack([sums[name][kind][k] for sums in each])[..., None]
+                for name in each[0]
+            }
+            params, tensors, experts = (of[kind] for of in whole)
+            found.append(
+                Stage(
+                    i,
+                    times=tuple(times[place] for place in range(4)),
+                    sent={own: (times[own, 0], times[own, 1]) for own in self.divided.kinds},
+                    passed=passed[k][:, None] if isinstance(passed, np.ndarray) else passed,
+                    num_params=params,
+                    num_tensors=tensors,
+                    experts=experts,
+                    blocks=sum(map(len, self._units(i))),
+                    overlaps=self.plan.overlaps,
+                    cast=float(casts[kind][0]),
+                )
+            )
+        return found
 
     def columns(
         self, recomputes: Sequence[Recompute], zeros: Sequence[int], batches: Batches
@@ -338,8 +304,8 @@ class Dealt:
             plans = [replace(self.plan, zero=zero) for zero in those]
             net, part = self.divided.part.net, self.divided.part
             each = [_Meshed(net, plan, self.mesh, part) for plan in plans]
-            stages, kinds = self._stages(recomputes, k)
-            stages = [each[0].with_gathered(stage) for stage in stages]
+            stages = [each[0].with_gathered(stage) for stage in self._stages(recomputes, k)]
+            _, kinds = self.alike
             for columns, piece in batches.pieces(len(recomputes)):
                 passes = self._passes(each[0], stages, kinds, piece.counts)
                 turns = self._turns(piece.counts)

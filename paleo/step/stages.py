@@ -89,30 +89,37 @@ def cut(
     each chunk. `seconds` are those of each node. Raises SettingError if there are too few units.
     """
     starts = _units(graph)
-    wanted, count = stages * chunks, len(starts)
-    if isinstance(dealt, tuple):
-        if len(dealt) != wanted or sum(dealt) != count:
-            raise SettingError(
-                f"stages: {graph.name} has {count} blocks for {wanted} stages, got "
-                f"{','.join(map(str, dealt))}"
-            )
-        counts: Sequence[int] = dealt
-    elif wanted > count:
-        each = f" of {chunks} chunks" if chunks > 1 else ""
-        raise SettingError(
-            f"pp: {graph.name} has {count} blocks, too few for {stages} stages{each}"
-        )
-    elif dealt == "even":
-        counts = _evenly(count, wanted)
-    else:
+    counts = dealt_out(graph.name, len(starts), stages, chunks, dealt)
+    if dealt == "balanced":
         until = [0.0, *itertools.accumulate(seconds)]
         ends = [*starts[1:], len(graph.nodes)]
         first = [0, *starts[1:]]
         own = [until[end] - until[start] for start, end in zip(first, ends, strict=True)]
-        counts = _balanced(own, wanted)
+        counts = _balanced(own, stages * chunks)
     firsts = [0, *itertools.accumulate(counts)]
     bounds = [0, *(starts[i] for i in firsts[1:-1]), len(graph.nodes)]
     return Cut(tuple(bounds), stages, tuple(counts), homes(graph))
+
+
+def dealt_out(
+    name: str, count: int, stages: int, chunks: int, dealt: str | tuple[int, ...]
+) -> Sequence[int]:
+    """Return how many of so many units each chunk has: evenly, if it does not say them.
+
+    See `cut`. Raises SettingError if there are too few.
+    """
+    wanted = stages * chunks
+    if isinstance(dealt, tuple):
+        if len(dealt) != wanted or sum(dealt) != count:
+            raise SettingError(
+                f"stages: {name} has {count} blocks for {wanted} stages, got "
+                f"{','.join(map(str, dealt))}"
+            )
+        return dealt
+    if wanted > count:
+        each = f" of {chunks} chunks" if chunks > 1 else ""
+        raise SettingError(f"pp: {name} has {count} blocks, too few for {stages} stages{each}")
+    return _evenly(count, wanted)
 
 
 def _evenly(count: int, parts: int) -> list[int]:
@@ -154,11 +161,16 @@ def _balanced(seconds: Sequence[float], parts: int) -> list[int]:
 
 def units(graph: Graph) -> list[tuple[int, ...]]:
     """Return the nodes of each unit that is dealt out whole."""
-    starts = [0, *_units(graph)[1:]]
+    starts = starts_of(graph)
     found: list[list[int]] = [[] for _ in starts]
     for node, home in enumerate(homes(graph)):
         found[bisect.bisect_right(starts, home) - 1].append(node)
     return [tuple(each) for each in found]
+
+
+def starts_of(graph: Graph) -> list[int]:
+    """Return where each unit begins: the first with what stands before it."""
+    return [0, *_units(graph)[1:]]
 
 
 def _units(graph: Graph) -> list[int]:

@@ -217,7 +217,8 @@ class _Evaluation:
 
     def found(self) -> Plans:
         """Return the plans."""
-        grid = PlanGrid(self.net, self.plan)
+        named = any(recompute.blocks for recompute in self.axes["recompute"])
+        grid = PlanGrid(self.net, self.plan, named)
         columns: dict[str, Array] = {}
         degrees = [
             list(enumerate(self.axes[name])) for name in ("tp", "pp", "interleave", "workers")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Array, Quantity, np, total
@@ -24,12 +25,10 @@ from paleo.step.memory.stage import Following, Sizes, stage_net
 from paleo.step.memory.usage import OfMicroBatch, Step
 from paleo.step.optimizers import find_optimizer
 from paleo.step.recompute import repeated_blocks
+from paleo.step.shortened import Unit, far_reads, kinds_of, longest_row
 
 #: So many blocks at each end of a row of equal ones are looked at by themselves.
 _ENDS = 2
-
-#: The nodes of a block, or of what else is dealt out whole.
-Unit: TypeAlias = tuple[int, ...]
 
 
 class Peaks(NamedTuple):
@@ -265,7 +264,9 @@ def _joined(
 class RepeatedStages:
     """Stages of one net under one plan of memory: what was found of one holds for equal ones.
 
-    `micro_batches` are numbers of samples, the least first, `settings` those of memory.
+    `index` says of each unit of the whole net which of these `units` it is like, of which the net
+    may have fewer: see paleo.step.shortened. `micro_batches` are numbers of samples, the least
+    first, `settings` those of memory.
     """
 
     def __init__(
@@ -273,6 +274,7 @@ class RepeatedStages:
         net: NetSpec,
         graph: Graph,
         units: Sequence[Unit],
+        index: Sequence[int],
         micro_batches: Sequence[int],
         settings: Mapping[str, Any],
     ) -> None:
@@ -283,95 +285,111 @@ class RepeatedStages:
         self._settings = dict(settings)
         self._blocks = [[graph.nodes[i].name for i in block] for block in repeated_blocks(graph)]
         again = {*itertools.chain(*settings["recompute"].regions(graph))}
-        self._kinds = _kinds(graph, units, again)
+        self._units, self._kinds = units, kinds_of(graph, units, again)
+        self._index = index
+        self._far = far_reads(graph, units)
         optimizer = find_optimizer(settings["optimizer"], settings["optimizer_kernels"])
         self._by_matrix = optimizer.by_matrix
         self._chunks: dict[Any, _Chunks] = {}
         self._stages: dict[Any, RepeatedStage] = {}
 
-    def stage(self, chunks: Sequence[Sequence[Unit]]) -> RepeatedStage:
-        """Return a stage of these chunks, each of units one behind the other.
+    def stage(self, chunks: Sequence[range]) -> RepeatedStage:
+        """Return a stage of these chunks, each of units of the whole net one behind the other.
 
         Of equal stages it is one object.
         """
         is_apart = len(chunks) > 1 and self._are_apart(chunks)
-        key = is_apart, *(tuple(self._kinds[unit] for unit in units) for units in chunks)
+        kinds = [[self._kinds[self._index[unit]] for unit in units] for units in chunks]
+        key = is_apart, *map(tuple, kinds)
         if key not in self._stages:
-            self._stages[key] = self._found(chunks, is_apart)
+            self._stages[key] = self._found(chunks, kinds, is_apart)
         return self._stages[key]
 
-    def _are_apart(self, chunks: Sequence[Sequence[Unit]]) -> bool:
+    def _are_apart(self, chunks: Sequence[range]) -> bool:
         """Tell whether chunks of a stage have nothing in common, so that each passes by itself."""
         if self._by_matrix:  # which of them are hidden depends on what is behind
             return False
-        nodes = self.graph.nodes
-        known: set[int] = set()
-        own = [set(itertools.chain(*units)) for units in chunks]
-        whole = set().union(*own)
-        for those in own:
-            read = {parent for i in those for parent in nodes[i].parents}
-            read |= {owner for i in those if (owner := nodes[i].owner) is not None}
-            read -= those
-            if read & whole or read & known:
-                return False
-            known |= read
-        return True
+        if any(two.start == one.stop for one, two in itertools.pairwise(chunks)):
+            return False
+        own = [[self._index[unit] for unit in units] for units in chunks]
+        far = [frozenset().union(*(self._far[unit] for unit in units)) for units in own]
+        if not any(far):
+            return True
+        there = {i for units in own for unit in units for i in self._units[unit]}
+        return there.isdisjoint(frozenset().union(*far)) and sum(map(len, far)) == len(
+            frozenset().union(*far)
+        )
 
-    def _found(self, chunks: Sequence[Sequence[Unit]], is_apart: bool) -> RepeatedStage:
+    def _found(
+        self, chunks: Sequence[range], kinds: Sequence[Sequence[int]], is_apart: bool
+    ) -> RepeatedStage:
         if len(chunks) == 1 or is_apart:
-            found = [self._chunk(units) for units in chunks]
+            found = [self._chunk(each) for each in kinds]
             if is_apart and not all(each.has_gradients for each, _ in found):
-                return self._found(chunks, False)
+                return self._found(chunks, kinds, False)
         else:
-            found = [(self._followed(chunks), 0)]
+            units = [[self._index[unit] for unit in chunk] for chunk in chunks]
+            found = [(self._followed([*itertools.chain(*units)]), 0)]
         is_alike = all(chunk.is_alike for chunk, _ in found)
         each = [chunk.joined if is_alike else chunk.apart for chunk, _ in found]
         mores = [more for _, more in found]
         return RepeatedStage([[*map(_Place, same, mores)] for same in zip(*each, strict=True)])
 
-    def _chunk(self, units: Sequence[Unit]) -> tuple[_Chunks, int]:
+    def _chunk(self, kinds: Sequence[int]) -> tuple[_Chunks, int]:
         """Return a chunk of which the middle of a row of equal units stands for so many more."""
-        start, length = self._row(units)
+        start, length = longest_row(kinds)
         more = length - (2 * _ENDS + 1)
+        middle = start + _ENDS
         if more > 0:
-            found = self._followed([units], start + _ENDS, more)
+            ahead, behind = tuple(kinds[: middle + 1]), tuple(kinds[middle + 1 + more :])
+            found = self._of_kinds(ahead, behind, middle)
             if found.is_even:
                 return found, more
-        return self._followed([units]), 0
+        return self._of_kinds(tuple(kinds)), 0
 
-    def _row(self, units: Sequence[Unit]) -> tuple[int, int]:
-        """Return where the longest row of equal units begins, and how many it has."""
-        best = (0, 0)
-        start = 0
-        for _, same in itertools.groupby(units, key=self._kinds.__getitem__):
-            length = len(list(same))
-            best = max(best, (start, length), key=lambda row: row[1])
-            start += length
-        return best
+    def _of_kinds(
+        self, kinds: tuple[int, ...], behind: tuple[int, ...] = (), middle: int | None = None
+    ) -> _Chunks:
+        """Return a chunk of units of these kinds, and of those `behind` the middle, if any."""
+        key = kinds, behind, middle
+        if key not in self._chunks:
+            first = self._place(kinds, 0)
+            units = [*range(first, first + len(kinds))]
+            moved: dict[int, int] = {}
+            if behind:
+                # The unit before those behind is left out: it has the middle in its place.
+                second = self._place(behind, units[-1] + 1)
+                if second > units[-1] + 1:
+                    gone, instead = self._units[second - 1], self._units[units[-1]]
+                    moved = dict(zip(gone, instead, strict=True))
+                units += range(second, second + len(behind))
+            self._chunks[key] = self._followed(units, moved, middle)
+        return self._chunks[key]
+
+    def _place(self, kinds: tuple[int, ...], start: int) -> int:
+        """Return where units of these kinds stand one behind the other, from a place on."""
+        count = len(kinds)
+        places = range(start, len(self._kinds) - count + 1)
+        return next(i for i in places if tuple(self._kinds[i : i + count]) == kinds)
 
     def _followed(
-        self, chunks: Sequence[Sequence[Unit]], middle: int | None = None, more: int = 0
+        self,
+        units: Sequence[int],
+        moved: Mapping[int, int] = MappingProxyType({}),
+        middle: int | None = None,
     ) -> _Chunks:
-        """Return chunks followed together, or one where units behind the middle are left out."""
-        moved: dict[int, int] = {}
-        kept = [*itertools.chain(*chunks)]
-        if middle is not None:
-            (units,) = chunks
-            kept = [*units[: middle + 1], *units[middle + 1 + more :]]
-            # The last that is left out has the middle in its place.
-            moved = dict(zip(units[middle + more], units[middle], strict=True))
-        key = middle, tuple(map(len, chunks[:-1])), tuple(self._kinds[unit] for unit in kept)
-        if key not in self._chunks:
-            nodes = sorted(itertools.chain(*kept))
-            net = stage_net(self.net, self.graph, nodes, moved)
-            again = self._settings["recompute"].within(self.graph, set(nodes))
-            settings = self._settings | {"recompute": again}
-            steps = [step_for(net, each, **settings) for each in self._micro_batches]
-            names = {
-                self.graph.nodes[i].name: number for number, unit in enumerate(kept) for i in unit
-            }
-            self._chunks[key] = _Chunks(steps, self._within(steps[0]), names, middle)
-        return self._chunks[key]
+        """Return what is found of these units as a net; in the place of some nodes are others."""
+        nodes = sorted(itertools.chain(*(self._units[unit] for unit in units)))
+        net = stage_net(self.net, self.graph, nodes, moved)
+        again = self._settings["recompute"].within(self.graph, set(nodes))
+        settings = self._settings | {"recompute": again}
+        steps = [step_for(net, each, **settings) for each in self._micro_batches]
+        names = {
+            self.graph.nodes[i].name: number
+            for number, unit in enumerate(units)
+            for i in self._units[unit]
+        }
+        return _Chunks(steps, self._within(steps[0]), names, middle)
 
     def _within(self, step: Step) -> list[list[int]]:
         """Return the nodes of each block that a stage has."""
@@ -427,33 +445,3 @@ class _Chunks:
     def has_gradients(self) -> bool:
         """Whether all of them have a backward pass."""
         return all(each.has_gradients for each in self.followed)
-
-
-def _kinds(graph: Graph, units: Sequence[Unit], again: Container[int]) -> dict[Unit, int]:
-    """Return for each unit a number that equal ones have in common.
-
-    They read alike, and do the same, and that `again`.
-    """
-    # Of each node its unit, and how far from the end of it.
-    places = {
-        node: (number, len(unit) - offset)
-        for number, unit in enumerate(units)
-        for offset, node in enumerate(unit)
-    }
-
-    def read(number: int, parent: int) -> tuple[bool, int, int]:
-        """Return what is read by its place if it is near, or as it is."""
-        before = number - places[parent][0]
-        is_near = 0 <= before <= 1
-        return (True, before, places[parent][1]) if is_near else (False, parent, 0)
-
-    numbers: dict[Any, int] = {}
-    found = {}
-    for number, unit in enumerate(units):
-        made = tuple(
-            (node.like, i in again, *(read(number, parent) for parent in node.parents))
-            for i in unit
-            for node in graph.nodes[i : i + 1]
-        )
-        found[unit] = numbers.setdefault(made, len(numbers))
-    return found

@@ -1,0 +1,128 @@
+"""What one device has of a net that is divided in one way, at several micro-batches: unit by unit.
+
+Stages are units of the net one behind the other, which a row of equal ones makes as many as they
+are: see paleo.step.shortened.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+from paleo.core.quantity import Array, Quantity, np, total
+from paleo.core.tensor import num_elements
+from paleo.step.memory.repeated import RepeatedStages
+from paleo.step.meshed import num_experts
+from paleo.step.part import Part
+from paleo.step.recompute import Recompute
+from paleo.step.shortened import kinds_of
+from paleo.step.stage_steps import in_memory
+from paleo.step.stages import Cut, starts_of, units
+
+#: What units have, by name.
+_HAVE: Mapping[str, Callable[[Any], int]] = {
+    "num_params": attrgetter("num_params"),
+    "num_tensors": attrgetter("num_tensors"),
+    "experts": num_experts,
+}
+
+
+class DividedNet:
+    """What a device has of a net, priced at several micro-batches.
+
+    `index` says of each unit of the whole net which of the part's it is like: None: it has all.
+    """
+
+    def __init__(
+        self, part: Part, index: tuple[int, ...] | None, micro_batches: Sequence[int]
+    ) -> None:
+        self.part, self.micro_batches = part, list(micro_batches)
+        self.graph, (self.seconds,) = part.under(np.array(micro_batches), (Recompute(),))
+        self.units = units(self.graph)
+        self.index = index or tuple(range(len(self.units)))
+        #: The kinds of groups that exchange something.
+        self.kinds = list(self.seconds.sent)
+        #: What each unit has, of each of these.
+        self.whole = [
+            [sum(count(self.graph.nodes[i]) for i in unit) for unit in self.units]
+            for count in _HAVE.values()
+        ]
+        self.casts = self._by_unit([time.total for time in part.plan.weight_casts(self.graph)])
+        self.updates: dict[Any, Any] = {}
+        self.under = functools.cache(self._under)
+        self.repeated = functools.cache(self._repeated)
+
+    @functools.cached_property
+    def is_right(self) -> bool:
+        """Whether a unit that stands for others is as those beside it, in all that they take."""
+        (middle, count), *_ = Counter(self.index).most_common(1)
+        if count == 1:
+            return True
+        if max(self.index) + 1 != len(self.units):
+            return False
+        beside = slice(middle - 1, middle + 2)
+        kinds = kinds_of(self.graph, self.units)[beside]
+        takes = (*self.under(Recompute()).values(), self.casts)
+        return len(set(kinds)) == 1 and all(
+            np.allclose(of[beside], of[middle], rtol=1e-13, atol=0) for of in takes
+        )
+
+    def meaning(self, recompute: Recompute) -> Recompute:
+        """Return what is computed again, the same for all that leave nothing to compute."""
+        return recompute if recompute.regions(self.graph) else Recompute()
+
+    def _under(self, recompute: Recompute) -> dict[Any, Array]:
+        """Return by quantity the seconds of units at each micro-batch, where this is done again."""
+        seconds = self.seconds
+        again: list[Quantity] = [0.0] * len(self.graph.nodes)
+        sent = {kind: (ahead, [*back]) for kind, (ahead, back) in seconds.sent.items()}
+        for i in itertools.chain(*recompute.regions(self.graph)):
+            again[i] = again[i] + seconds.forward[i]
+            for ahead, back in sent.values():
+                back[i] = back[i] + ahead[i]
+        found: dict[Any, Array] = {
+            place: self._by_unit(of) for place, of in enumerate((*seconds[:3], again))
+        }
+        for kind, both in sent.items():
+            for place, of in enumerate(both):
+                found[kind, place] = self._by_unit(of)
+        return found
+
+    def _by_unit(self, values: Sequence[Quantity]) -> Array:
+        """Return the sums of nodes' values, by unit and micro-batch."""
+        found = np.zeros((len(self.units), len(self.micro_batches)))
+        for row, unit in zip(found, self.units, strict=True):
+            for i in unit:
+                row += values[i]
+        return found
+
+    @functools.cached_property
+    def passing(self) -> list[Quantity]:
+        """The elements that pass before each unit; none before the first."""
+        starts = starts_of(self.graph)
+        one_by_one = Cut((*starts, len(self.graph.nodes)), 1, (1,) * len(starts), ())
+        return [
+            total(num_elements(self.graph.nodes[i].output) for i in passed)
+            for passed in one_by_one.passed(self.graph)
+        ]
+
+    @functools.cached_property
+    def coming_in(self) -> list[Quantity]:
+        """The elements that come into the net, by the unit that they come into."""
+        nodes = self.graph.nodes
+        return [
+            total(num_elements(nodes[i].output) for i in unit if nodes[i].layer.is_input)
+            for unit in self.units
+        ]
+
+    def _repeated(self, recompute: Recompute) -> RepeatedStages:
+        plan = replace(self.part.plan, recompute=recompute)
+        net, graph = self.part.net, self.graph
+        return RepeatedStages(
+            net, graph, self.units, self.index, self.micro_batches, in_memory(plan)
+        )
