@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Array, Quantity, maximum, np, total
+from paleo.core.quantity import Array, Quantity, largest, maximum, np, total
 from paleo.net.spec import NetSpec
 from paleo.step.divided_net import DividedNet
 from paleo.step.memory.repeated import RepeatedStage
@@ -97,8 +97,9 @@ class PlanGrid:
     def __init__(self, net: NetSpec, plan: Plan, named: bool = False) -> None:
         self.net, self.plan = net, plan
         optimizer = find_optimizer(plan.optimizer, plan.optimizer_kernels)
-        # Blocks that are named are looked for; and what a matrix is depends on what is behind it.
-        is_plain = not named and not optimizer.by_matrix
+        # Blocks that are named are looked for; what a matrix is depends on what is behind it; and
+        # how far a host is ahead of a block, on how many are before it.
+        is_plain = not named and not optimizer.by_matrix and not _waits_for_host(plan)
         self._short = shortened(net) if is_plain else Shortened(net)
         self._parts: dict[Any, DividedNet] = {}
 
@@ -125,6 +126,12 @@ class PlanGrid:
                 found = DividedNet(Part(self.net, plan, mesh), None, sizes)
             self._parts[key] = found
         return found
+
+
+def _waits_for_host(plan: Plan) -> bool:
+    """Tell whether a device may wait for the host to hand over kernels."""
+    start = 0.0 if plan.graphs else plan.software.start_on(plan.device, 1)
+    return largest(plan.cost_model.host(plan.target)) > 0 or largest(start) > 0
 
 
 class _Meshed(Meshed):
