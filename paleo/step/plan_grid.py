@@ -131,7 +131,7 @@ class PlanGrid:
 def _waits_for_host(plan: Plan) -> bool:
     """Tell whether a device may wait for the host to hand over kernels."""
     start = 0.0 if plan.graphs else plan.software.start_on(plan.device, 1)
-    return largest(plan.cost_model.host(plan.target)) > 0 or largest(start) > 0
+    return bool(largest(plan.cost_model.host(plan.target)) or largest(start))
 
 
 class _Meshed(Meshed):
