@@ -139,7 +139,7 @@ class Group:
     workers: Quantity
     levels: tuple[Level, ...]
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple[Any, ...]:
         """What tells groups of one cluster apart."""
         names = ("members", "inside", "links", "nearest", "last_links")

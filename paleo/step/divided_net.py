@@ -103,11 +103,12 @@ class DividedNet:
 
     @functools.cached_property
     def passing(self) -> list[Quantity]:
-        """The elements that pass before each unit; none before the first."""
+        """The bytes that pass before each unit; none before the first."""
         starts = starts_of(self.graph)
         one_by_one = Cut((*starts, len(self.graph.nodes)), 1, (1,) * len(starts), ())
         return [
-            total(num_elements(self.graph.nodes[i].output) for i in passed)
+            self.graph.element_size
+            * total(num_elements(self.graph.nodes[i].output) for i in passed)
             for passed in one_by_one.passed(self.graph)
         ]
 

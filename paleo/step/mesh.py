@@ -104,6 +104,10 @@ class Mesh:
 
         So many pairs as there are devices between neighbours exchange at the same time.
         """
+        return cluster.group(2, self.distance(cluster, kind, first, second))
+
+    def distance(self, cluster: Cluster, kind: str, first: int, second: int | None = None) -> int:
+        """Return how many pairs of two devices of a group exchange at the same time."""
         stride = self.stride(kind)
         places = first * stride, (first + 1 if second is None else second) * stride
         inner = 1
@@ -112,4 +116,4 @@ class Mesh:
                 break
             inner *= tier.size
         # Where they are in members of a tier, all devices of a member have others to send to.
-        return cluster.group(2, stride if inner == 1 else inner)
+        return stride if inner == 1 else inner

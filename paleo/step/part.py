@@ -60,6 +60,8 @@ class Part:
         #: Seconds of adding gradients of so many bytes in so many tensors, found once.
         self.adding: dict[tuple[int, int], Quantity] = {}
         self._sent_by: dict[Hashable, Quantity] = {}
+        #: Seconds of messages to the next stage, where several plans ask for them.
+        self.handed_on: dict[Hashable, Quantity] = {}
 
     def of(self, micro_batch: int) -> tuple[Graph, Seconds]:
         """Return the graph of a micro-batch, and the seconds of its nodes."""

@@ -135,7 +135,15 @@ def _waits_for_host(plan: Plan) -> bool:
 
 
 class _Meshed(Meshed):
-    """A mesh whose groups and messages are found once."""
+    """A mesh whose groups are found once, and messages between stages once for all meshes."""
+
+    def _message(self, num_bytes: Quantity, first: int) -> Quantity:
+        # Sizes are those of a divided net, which holds them.
+        key = id(num_bytes), self.mesh.distance(self.plan.reached, "pp", first)
+        known = self.part.handed_on
+        if key not in known:
+            known[key] = super()._message(num_bytes, first)
+        return known[key]
 
     @functools.cached_property
     def _groups(self) -> dict[bool, Replicas]:
@@ -189,9 +197,8 @@ class Dealt:
         #: The first unit of each chunk, and one behind the last.
         self._firsts = [0, *itertools.accumulate(counts)]
         self.receives_all = plan.software.receives_all and mesh.pp > 1
-        sizes = [divided.passing[divided.index[first]] for first in self._firsts[1:-1]]
         #: The bytes that pass each boundary between chunks.
-        self._sizes = [divided.graph.element_size * size for size in sizes]
+        self._sizes = [divided.passing[divided.index[first]] for first in self._firsts[1:-1]]
         self.passed = self.meshed.handed_on(self._sizes)
         self.sums = functools.cache(self._sums)
 

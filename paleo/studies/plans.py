@@ -230,6 +230,7 @@ class _Evaluation:
                 continue
             try:
                 sizes = {size for batches, _ in blocks for size in batches.sizes.tolist()}
+                sizes.update(filter(None, self.axes["micro_batch"]))
                 dealt = grid.dealt(tp, pp, interleave, workers, sizes)
                 for batches, places in blocks:
                     self._evaluate(dealt, zeros, batches, places, columns)
