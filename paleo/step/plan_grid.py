@@ -103,27 +103,31 @@ class PlanGrid:
         self._short = shortened(net) if is_plain else Shortened(net)
         self._parts: dict[Any, DividedNet] = {}
 
-    def dealt(self, tp: int, pp: int, interleave: int, workers: int, sizes: Iterable[int]) -> Dealt:
+    def dealt(self, mesh: Mesh, interleave: int, sizes: Iterable[int]) -> Dealt:
         """Return the net shared so, priced for these micro-batches at least.
 
         Raises a PaleoError for a net that cannot be divided so.
         """
-        plan = replace(self.plan, tp=tp, pp=pp, interleave=interleave)
-        mesh = Mesh.of(workers, tp, plan.cp, plan.ep, pp, plan.order)
-        return Dealt(self._divided(plan, mesh, set(sizes)), plan, mesh)
+        plan = replace(self.plan, tp=mesh.tp, pp=mesh.pp, interleave=interleave)
+        return Dealt(self.divided(mesh, sizes), plan, mesh)
 
-    def _divided(self, plan: Plan, mesh: Mesh, micro_batches: set[int]) -> DividedNet:
-        """Return what a device has under these degrees, priced for these micro-batches at least."""
-        key = plan.tp, *(mesh.stride(kind) for kind in ("tp", "cp", "ep"))
+    def divided(self, mesh: Mesh, sizes: Iterable[int]) -> DividedNet:
+        """Return what a device has under these degrees, priced for these micro-batches at least.
+
+        Raises a PaleoError for a net that cannot be divided so.
+        """
+        key = mesh.tp, *(mesh.stride(kind) for kind in ("tp", "cp", "ep"))
+        micro_batches = set(sizes)
+        plan = replace(self.plan, tp=mesh.tp)
         found = self._parts.get(key)
         if found is None or not micro_batches <= set(found.micro_batches):
             known = {*found.micro_batches} if found else set()
-            sizes = sorted(known | micro_batches)
+            each = sorted(known | micro_batches)
             short = self._short
-            found = DividedNet(Part(short.net, plan, mesh), short.like, sizes)
+            found = DividedNet(Part(short.net, plan, mesh), short.like, each)
             if not found.is_right:  # blocks are not as equal as they look
                 self._short = Shortened(self.net)
-                found = DividedNet(Part(self.net, plan, mesh), None, sizes)
+                found = DividedNet(Part(self.net, plan, mesh), None, each)
             self._parts[key] = found
         return found
 
@@ -201,6 +205,8 @@ class Dealt:
         self._sizes = [divided.passing[divided.index[first]] for first in self._firsts[1:-1]]
         self.passed = self.meshed.handed_on(self._sizes)
         self.sums = functools.cache(self._sums)
+        self._meshes: dict[int, _Meshed] = {}
+        self._known_turns: dict[Any, list[_Turns]] = {}
 
     def _units(self, stage: int) -> list[range]:
         """Return the units of each chunk of a stage."""
@@ -265,64 +271,78 @@ class Dealt:
             found.append((np.broadcast_to(received, shape), np.broadcast_to(sent, shape)))
         return found
 
-    def _stages(self, recomputes: Sequence[Recompute], k: Array) -> list[Stage]:
-        """Return one stage of each kind.
-
-        Seconds are arrays by recomputation and micro-batch, with a column for all numbers of them,
-        `k` the places of their micro-batches.
-        """
+    @functools.cached_property
+    def stages(self) -> list[Stage]:
+        """One stage of each kind, without its seconds."""
         firsts, _ = self.alike
-        each = [self.sums(recompute) for recompute in recomputes]
         whole = [
             [sum(map(operator.mul, counts, of)) for counts in self._counts.tolist()]
             for of in self.divided.whole
         ]
         casts = self._counts @ self.divided.casts
+        return [
+            Stage(
+                i,
+                times=(),
+                sent={},
+                passed=0.0,
+                num_params=params,
+                num_tensors=tensors,
+                experts=experts,
+                blocks=sum(map(len, self._units(i))),
+                overlaps=self.plan.overlaps,
+                cast=float(cast),
+            )
+            for i, params, tensors, experts, cast in zip(firsts, *whole, casts[:, 0], strict=True)
+        ]
+
+    def _timed(self, recomputes: Sequence[Recompute], k: Array) -> list[Stage]:
+        """Return one stage of each kind.
+
+        Seconds are arrays by recomputation and micro-batch, with a column for all numbers of them,
+        `k` the places of their micro-batches.
+        """
+        each = [self.sums(recompute) for recompute in recomputes]
         found = []
-        for kind, i in enumerate(firsts):
-            passed = self.passed[i]
+        for kind, stage in enumerate(self.stages):
+            passed = self.passed[stage.number]
             times = {
                 name: np.stack([sums[name][kind][k] for sums in each])[..., None]
                 for name in each[0]
             }
-            params, tensors, experts = (of[kind] for of in whole)
             found.append(
-                Stage(
-                    i,
+                replace(
+                    stage,
                     times=tuple(times[place] for place in range(4)),
                     sent={own: (times[own, 0], times[own, 1]) for own in self.divided.kinds},
                     passed=passed[k][:, None] if isinstance(passed, np.ndarray) else passed,
-                    num_params=params,
-                    num_tensors=tensors,
-                    experts=experts,
-                    blocks=sum(map(len, self._units(i))),
-                    overlaps=self.plan.overlaps,
-                    cast=float(casts[kind][0]),
                 )
             )
         return found
+
+    def _at(self, zero: int) -> _Meshed:
+        """Return the mesh of a ZeRO."""
+        if zero not in self._meshes:
+            plan = replace(self.plan, zero=zero)
+            self._meshes[zero] = _Meshed(self.meshed.net, plan, self.mesh, self.meshed.part)
+        return self._meshes[zero]
 
     def columns(
         self, recomputes: Sequence[Recompute], zeros: Sequence[int], batches: Batches
     ) -> Iterator[tuple[int, slice, Columns]]:
         """Yield by ZeRO, and columns of the batches, the seconds of the parts of each plan's step.
 
-        Those are arrays by recomputation, of which each means another, micro-batch and column. With
-        them are the bytes of its memory.
+        Those are arrays by recomputation, of which each means another, micro-batch and column.
         """
         k = np.searchsorted(self.divided.micro_batches, batches.sizes)
         for gathers in (False, True):
-            those = [zero for zero in zeros if (zero == 3) == gathers]
-            if not those:
+            each = [self._at(zero) for zero in zeros if (zero == 3) == gathers]
+            if not each:
                 continue
-            plans = [replace(self.plan, zero=zero) for zero in those]
-            net, part = self.divided.part.net, self.divided.part
-            each = [_Meshed(net, plan, self.mesh, part) for plan in plans]
-            stages = [each[0].with_gathered(stage) for stage in self._stages(recomputes, k)]
+            stages = [each[0].with_gathered(stage) for stage in self._timed(recomputes, k)]
             _, kinds = self.alike
             for columns, piece in batches.pieces(len(recomputes)):
                 passes = self._passes(each[0], stages, kinds, piece.counts)
-                turns = self._turns(piece.counts)
                 for meshed in each:
                     found = passes | self._others(meshed, stages, piece.counts)
                     shape = passes["bubble"].shape
@@ -330,12 +350,6 @@ class Dealt:
                     if meshed.waits:
                         computed = functools.reduce(np.add, (found[name] for name in _COMPUTED))
                         found["wait"] = np.asarray(meshed.waited(computed))
-                    found["memory_bytes"] = np.stack(
-                        [
-                            self._memory(meshed, again, stages, kinds, k, turns, shape[1:])
-                            for again in recomputes
-                        ]
-                    )
                     yield meshed.plan.zero, columns, found
 
     def _passes(
@@ -405,25 +419,25 @@ class Dealt:
             found.append(_Turns(places, same, batches, most[:pp], most[pp:]))
         return found
 
-    def _memory(
-        self,
-        meshed: Meshed,
-        recompute: Recompute,
-        stages: Sequence[Stage],
-        kinds: Sequence[int],
-        k: Array,
-        turns: Sequence[_Turns],
-        shape: tuple[int, ...],
-    ) -> Array:
-        """Return the bytes of the fullest stage of each plan, by micro-batch and column."""
-        found = np.zeros(shape, np.int64)
-        for those in turns:
+    def memory(self, recompute: Recompute, zero: int, batches: Batches, part: slice) -> Array:
+        """Return the bytes of the fullest stage of each plan, by micro-batch and column.
+
+        `part` are the columns, as `columns` yields them.
+        """
+        k = np.searchsorted(self.divided.micro_batches, batches.sizes)
+        counts, meshed = batches.counts[:, part], self._at(zero)
+        _, kinds = self.alike
+        key = id(batches.counts), part.start
+        if key not in self._known_turns:
+            self._known_turns[key] = self._turns(counts)
+        found = np.zeros(counts.shape, np.int64)
+        for those in self._known_turns[key]:
             most: Quantity = 0
             for kind, in_flight, waiting in those.fullest(kinds, self.receives_all):
-                stage = stages[kind]
+                stage = self.stages[kind]
                 received, sent = self.handed[stage.number] if self.receives_all else (None, None)
                 sharing = Sharing(
-                    zero=meshed.plan.zero,
+                    zero=zero,
                     own=functools.partial(meshed.own, stage),
                     is_shared=self.mesh.replicas > 1,
                     batches=those.batches,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from paleo.core.checks import listed
@@ -15,15 +12,13 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Array, np
 from paleo.step.declarations import declared, found_setting
-from paleo.step.mesh import Mesh
-from paleo.step.mesh_checks import check_mesh
-from paleo.step.meshed import micro_batch_of
-from paleo.step.plan import Plan
-from paleo.step.plan_grid import AXES, Batches, Dealt, PlanGrid, check_known
-from paleo.step.recompute import Recompute, find_recompute
+from paleo.step.plan_grid import AXES, check_known
+from paleo.step.recompute import find_recompute
 from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, scenario
 from paleo.step.settings import EstimateSettings
 from paleo.step.utilization import tokens_of
+from paleo.studies.best_plans import best_places
+from paleo.studies.plan_evaluation import Evaluation
 
 #: Settings that plans have each for themselves: given as one value or several.
 _SEVERAL = ("tp", "pp", "micro_batch", "recompute", "zero", "interleave", "global_batch")
@@ -156,6 +151,37 @@ def plans(
     >>> found.settings["dp"].tolist(), bool(found.valid.all())
     ([16, 8], True)
     """
+    evaluation = _asked(net, workers, settings)
+    evaluation.all()
+    return _evaluated(evaluation)
+
+
+def best_plans(
+    net: ScenarioLike,
+    workers: int | Sequence[int] | None = None,
+    *,
+    count: int = 1,
+    **settings: Any,
+) -> Plans:
+    """Return the plans of these settings that fit with most samples a second, best first.
+
+    They are those of `plans(...).best(count)`, found without looking at all: groups of plans are
+    looked at as long as they might have a better one, and memory is found of those alone that
+    would be among the best (branch and bound; see paleo.studies.best_plans for the bounds). Takes
+    what `plans` takes, and raises the same.
+
+    >>> found = paleo.best_plans("gpt2", 16, cluster="dgx_a100", tp=[1, 2], global_batch=64)
+    >>> found.at(0)["tp"]
+    1
+    """
+    evaluation = _asked(net, workers, settings)
+    return _evaluated(evaluation, best_places(evaluation, count))
+
+
+def _asked(
+    net: ScenarioLike, workers: int | Sequence[int] | None, settings: Mapping[str, Any]
+) -> Evaluation:
+    """Return the evaluation of settings, of which some may have several values."""
     axes: dict[str, list[Any]] = {}
     given: dict[str, Any] = dict(settings)
     for name in _SEVERAL:
@@ -172,7 +198,7 @@ def plans(
     }
     axes["recompute"] = [find_recompute(value) for value in axes["recompute"]]
     axes["workers"] = list(base.workers if workers is None else counts)
-    return _Evaluation(base, axes).found()
+    return Evaluation(base, axes)
 
 
 def _checked(
@@ -200,184 +226,29 @@ def _checked(
     return first
 
 
-class _Evaluation:
-    """All combinations of values of axes, evaluated."""
-
-    def __init__(self, base: Scenario, axes: Mapping[str, list[Any]]) -> None:
-        self.base, self.axes = base, axes
-        self.net, self.plan = base.net, base.plan
-        #: Where each plan stands, by the places of its values on the axes.
-        self.places = np.arange(math.prod(map(len, axes.values())))
-        self.places = self.places.reshape([len(axes[name]) for name in AXES])
-        count = self.places.size
-        #: The texts of why plans cannot be, and which of them is that of each.
-        self.said: dict[str, int] = {"": 0}
-        self.reasons, self.dps = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self.micros, self.batches = np.zeros(count, np.int64), np.zeros(count, np.int64)
-
-    def found(self) -> Plans:
-        """Return the plans."""
-        named = any(recompute.blocks for recompute in self.axes["recompute"])
-        grid = PlanGrid(self.net, self.plan, named)
-        columns: dict[str, Array] = {}
-        degrees = [
-            list(enumerate(self.axes[name])) for name in ("tp", "pp", "interleave", "workers")
-        ]
-        for (t, tp), (p, pp), (i, interleave), (w, workers) in itertools.product(*degrees):
-            own = self.places[t, p, :, :, :, i, :, w]  # micro-batch, recompute, zero, batch
-            zeros, blocks = self._valid(own, tp, pp, interleave, workers)
-            if not zeros:
-                continue
-            try:
-                sizes = {size for batches, _ in blocks for size in batches.sizes.tolist()}
-                sizes.update(filter(None, self.axes["micro_batch"]))
-                dealt = grid.dealt(tp, pp, interleave, workers, sizes)
-                for batches, places in blocks:
-                    self._evaluate(dealt, zeros, batches, places, columns)
-            except PaleoError as error:
-                for batches, places in blocks:
-                    for z in zeros.values():
-                        self._note(places[:, z][:, batches.can_be], error)
-        return self._plans(columns)
-
-    def _evaluate(
-        self,
-        dealt: Dealt,
-        zeros: Mapping[int, int],
-        batches: Batches,
-        places: Array,
-        columns: dict[str, Array],
-    ) -> None:
-        """Put what follows of these plans in its place; `zeros` have places on their axis.
-
-        `places` are those of plans by recomputation, ZeRO, micro-batch and column.
-        """
-        meant: dict[Recompute, list[int]] = {}
-        for r, recompute in enumerate(self.axes["recompute"]):
-            meant.setdefault(dealt.divided.meaning(recompute), []).append(r)
-        for zero, part, found in dealt.columns([*meant], [*zeros], batches):
-            can_be = batches.can_be[:, part]
-            for which, same in enumerate(meant.values()):
-                for r in same:
-                    own = places[r, zeros[zero], :, part][can_be]
-                    for name, values in found.items():
-                        self._column(columns, name)[own] = values[which][can_be]
-
-    def _note(self, places: Array, error: PaleoError) -> None:
-        """Note why these plans cannot be."""
-        self.reasons[places] = self.said.setdefault(str(error), len(self.said))
-
-    def _column(self, columns: dict[str, Array], name: str) -> Array:
-        if name not in columns:
-            kind = np.int64 if name == "memory_bytes" else np.float64
-            columns[name] = np.zeros(self.places.size, kind)
-        return columns[name]
-
-    def _valid(
-        self, own: Array, tp: int, pp: int, interleave: int, workers: int
-    ) -> tuple[dict[int, int], list[tuple[Batches, Array]]]:
-        """Return the ZeROs and batches of these plans that can be; of others say why.
-
-        ZeROs have their places on the axis, batches those of plans: see `_evaluate`.
-        """
-        plan = self.plan
-        try:
-            mesh = Mesh.of(workers, tp, plan.cp, plan.ep, pp, plan.order)
-            plan.group(mesh.size)
-        except PaleoError as error:
-            self._note(own, error)
-            return {}, []
-        self.dps[own] = mesh.dp
-        blocks = self._batches(own, mesh)
-        zeros = {}
-        for z, zero in enumerate(self.axes["zero"]):
-            try:
-                check_mesh(replace(plan, pp=pp, interleave=interleave, zero=zero), mesh)
-            except PaleoError as error:
-                self._note(own[:, :, z], error)
-            else:
-                zeros[zero] = z
-        return zeros if blocks else {}, blocks
-
-    def _batches(self, own: Array, mesh: Mesh) -> list[tuple[Batches, Array]]:
-        """Return what plans of a mesh compute at a time, and their places; of others say why."""
-        batches = np.array(
-            [batch or self._own_batch * mesh.dp for batch in self.axes["global_batch"]]
-        )
-        micros = self.axes["micro_batch"]
-        sizes = np.zeros((len(micros), len(batches)), np.int64)
-        for m, micro in enumerate(micros):
-            # Whether a size divides a share of the data is the same for equal ones.
-            left = np.where(batches % mesh.dp, -1, batches // mesh.dp % micro) if micro else batches
-            _, firsts, same = np.unique(left, return_index=True, return_inverse=True)
-            found = np.zeros(len(firsts), np.int64)
-            for one, first in enumerate(firsts.tolist()):
-                with contextlib.suppress(PaleoError):
-                    found[one] = self._micro(mesh, int(batches[first]), micro)
-            sizes[m] = found[same]
-            for g in np.flatnonzero(sizes[m] == 0).tolist():
-                try:
-                    self._micro(mesh, int(batches[g]), micro)
-                except PaleoError as error:
-                    self._note(own[m, :, :, g], error)
-        whole = np.broadcast_to(batches, sizes.shape)
-        can_be = sizes > 0
-        places = own.transpose(1, 2, 0, 3)  # recomputation, ZeRO, micro-batch, batch
-        self.micros[places], self.batches[places] = sizes, whole * can_be
-        counts = np.where(can_be, whole // (mesh.dp * np.maximum(sizes, 1)), 1)
-        given = [m for m, micro in enumerate(micros) if micro]
-        blocks = (
-            [
-                (
-                    Batches(sizes[given].max(axis=1), counts[given], can_be[given]),
-                    places[:, :, given],
-                )
-            ]
-            if given
-            else []
-        )
-        for m, micro in enumerate(micros):
-            if not micro:  # each batch has its own
-                of_all = Batches(sizes[m], counts[m][:, None], can_be[m][:, None])
-                blocks.append((of_all, places[:, :, m, :, None]))
-        return [
-            (Batches(*(each[rows] for each in block)), own[:, :, rows])
-            for block, own in blocks
-            for rows in [block.can_be.any(axis=1)]
-            if rows.any()
-        ]
-
-    def _micro(self, mesh: Mesh, batch: int, micro: int | None) -> int:
-        """Return how many samples a device computes at a time; raises SettingError."""
-        return micro_batch_of(self.net, self._planned(micro), mesh, batch)
-
-    @functools.cache  # noqa: B019 (it lives as long as the evaluation)
-    def _planned(self, micro: int | None) -> Plan:
-        return replace(self.plan, micro_batch=micro)
-
-    @functools.cached_property
-    def _own_batch(self) -> int:
-        if self.base.batch_size is not None:
-            return int(self.base.batch_size)
-        return int(self.base.graph().batch_size)
-
-    def _plans(self, columns: dict[str, Array]) -> Plans:
-        parts = tuple(name for name in columns if name != "memory_bytes")
-        columns["step_s"] = sum((columns[name] for name in parts), np.zeros(self.places.size))
-        for name in (*parts, "step_s"):
-            columns[name] = np.where(self.reasons == 0, columns[name], np.nan)
-        self._column(columns, "memory_bytes")
-        axes = {name: np.array([*map(_plain, values)]) for name, values in self.axes.items()}
-        spread = np.meshgrid(*(axes[name] for name in AXES), indexing="ij")
-        settings: dict[str, Array] = {
-            name: values.ravel() for name, values in zip(AXES, spread, strict=True)
-        }
-        settings |= {"micro_batch": self.micros, "global_batch": self.batches, "dp": self.dps}
-        tokens = tokens_of(self.plan.trained(self.net))
-        said = tuple(self.said)
-        return Plans(
-            self.net.name, self.base, settings, columns, self.reasons, said, parts, tokens or None
-        )
+def _evaluated(evaluation: Evaluation, places: Array | None = None) -> Plans:
+    """Return the plans of an evaluation: all, or those at some places."""
+    axes, columns = evaluation.axes, evaluation.columns
+    if places is None:
+        places = np.arange(evaluation.places.size)
+    why = evaluation.reasons[places]
+    parts = tuple(name for name in columns if name != "memory_bytes")
+    found = {name: np.where(why == 0, columns[name][places], np.nan) for name in parts}
+    found["step_s"] = sum((found[name] for name in parts), np.where(why == 0, 0.0, np.nan))
+    memory = columns.get("memory_bytes")
+    found["memory_bytes"] = np.zeros(len(places), np.int64) if memory is None else memory[places]
+    on_axes = np.unravel_index(places, evaluation.places.shape)
+    settings: dict[str, Array] = {
+        name: np.array([*map(_plain, axes[name])])[own]
+        for name, own in zip(AXES, on_axes, strict=True)
+    }
+    settings["micro_batch"] = evaluation.micros[places]
+    settings["global_batch"] = evaluation.batches[places]
+    settings["dp"] = evaluation.dps[places]
+    base = evaluation.base
+    tokens = tokens_of(base.plan.trained(base.net))
+    said = tuple(evaluation.said)
+    return Plans(base.net.name, base, settings, found, why, said, parts, tokens or None)
 
 
 def _plain(value: Any) -> Any:

@@ -87,6 +87,22 @@ class Pipeline(ABC):
     def seconds(self, stages: Sequence[Work], batches: Quantity, chunks: int = 1) -> Quantity:
         """Return the seconds from the first forward pass to the last backward pass."""
 
+    def least(
+        self,
+        forward: Quantity,
+        backward: Quantity,
+        longest: Quantity,
+        stages: int,
+        batches: Quantity,
+        chunks: int = 1,
+    ) -> Quantity:
+        """Return no more than `seconds` gives for stages that take so long together.
+
+        The longest of them takes no less than `longest`, which is no less than their mean. It takes
+        every micro-batch.
+        """
+        return batches * longest
+
     @abstractmethod
     def turns(self, stage: int, stages: int, batches: int, chunks: int = 1) -> list[Turn]:
         """Return what a stage does, in order."""

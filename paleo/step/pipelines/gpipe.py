@@ -26,6 +26,21 @@ class GPipe(Pipeline):
         passes = ([work.forward for work in stages], [work.backward for work in stages])
         return summed([summed(one) + (batches - 1) * slowest(one) for one in passes])
 
+    def least(
+        self,
+        forward: Quantity,
+        backward: Quantity,
+        longest: Quantity,
+        stages: int,
+        batches: Quantity,
+        chunks: int = 1,
+    ) -> Quantity:
+        """Return what `seconds` gives: the slowest of each pass are together as long as one stage.
+
+        Forward and backward that may be two, which take no less together than the longest does.
+        """
+        return forward + backward + (batches - 1) * longest
+
     def turns(self, stage: int, stages: int, batches: int, chunks: int = 1) -> list[Turn]:
         return [Turn(kind, batch) for kind in ("forward", "backward") for batch in range(batches)]
 

@@ -52,6 +52,26 @@ class OneForwardOneBackward(Pipeline):
             done.append(maximum(own, returned) + rest + summed(back[:i]))
         return slowest(done)
 
+    def least(
+        self,
+        forward: Quantity,
+        backward: Quantity,
+        longest: Quantity,
+        stages: int,
+        batches: Quantity,
+        chunks: int = 1,
+    ) -> Quantity:
+        """Return the seconds of chunks with the longest stage, or the mean of all stages' ends.
+
+        Stage i is done no sooner than at F + B + (m - 1) b + (m - p) f, of which the mean is that
+        of F / p and B / p.
+        """
+        whole = forward + backward
+        if chunks > 1:
+            return batches * longest + (whole - longest) / chunks
+        rest = (batches - 1) * backward + maximum(batches - stages, 0) * forward
+        return maximum(batches * longest, whole + rest / stages)
+
     def turns(self, stage: int, stages: int, batches: int, chunks: int = 1) -> list[Turn]:
         """Return the turns: of chunks, as many micro-batches as there are stages pass one of them.
 

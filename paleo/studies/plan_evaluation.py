@@ -1,0 +1,227 @@
+"""The evaluation of many plans: those that can be, group by group, and why others cannot."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from paleo.core.errors import PaleoError
+from paleo.core.frozen import NamedTuple
+from paleo.core.quantity import Array, np
+from paleo.step.divided_net import DividedNet
+from paleo.step.mesh import Mesh
+from paleo.step.mesh_checks import check_mesh
+from paleo.step.meshed import micro_batch_of
+from paleo.step.plan import Plan
+from paleo.step.plan_grid import AXES, Batches, Columns, Dealt, PlanGrid
+from paleo.step.recompute import Recompute
+from paleo.step.scenario import Scenario
+
+
+class Group(NamedTuple):
+    """Plans of one mesh and as many chunks: those that can be.
+
+    `zeros` have their places on the axis, batches those of all plans that have them, by
+    recomputation, ZeRO, micro-batch and column.
+    """
+
+    mesh: Mesh
+    interleave: int
+    zeros: Mapping[int, int]
+    blocks: list[tuple[Batches, Array]]
+
+
+class Evaluation:
+    """All combinations of values of axes, evaluated."""
+
+    def __init__(self, base: Scenario, axes: Mapping[str, list[Any]]) -> None:
+        self.base, self.axes = base, axes
+        self.net, self.plan = base.net, base.plan
+        #: Where each plan stands, by the places of its values on the axes.
+        self.places = np.arange(math.prod(map(len, axes.values())))
+        self.places = self.places.reshape([len(axes[name]) for name in AXES])
+        count = self.places.size
+        named = any(recompute.blocks for recompute in axes["recompute"])
+        self._grid = PlanGrid(self.net, self.plan, named)
+        self._micro_batches = functools.cache(self._found_sizes)
+        #: What follows of each plan, by name.
+        self.columns: dict[str, Array] = {}
+        #: The texts of why plans cannot be, and which of them is that of each.
+        self.said: dict[str, int] = {"": 0}
+        self.reasons, self.dps = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.micros, self.batches = np.zeros(count, np.int64), np.zeros(count, np.int64)
+
+    def all(self) -> None:
+        """Evaluate every plan."""
+        for group in self.groups():
+            try:
+                dealt = self.dealt(group)
+                for batches, places in group.blocks:
+                    self._evaluate(dealt, group.zeros, batches, places)
+            except PaleoError as error:
+                self.note(group, error)
+
+    def groups(self) -> Iterator[Group]:
+        """Yield the plans that can be, by what they do not share a net alike in."""
+        degrees = [
+            list(enumerate(self.axes[name])) for name in ("tp", "pp", "interleave", "workers")
+        ]
+        for (t, tp), (p, pp), (i, interleave), (w, workers) in itertools.product(*degrees):
+            own = self.places[t, p, :, :, :, i, :, w]  # micro-batch, recompute, zero, batch
+            mesh, zeros, blocks = self._valid(own, tp, pp, interleave, workers)
+            if mesh and zeros:
+                yield Group(mesh, interleave, zeros, blocks)
+
+    def divided(self, group: Group) -> DividedNet:
+        """Return what a device has of the net; raises a PaleoError if it cannot be divided so."""
+        return self._grid.divided(group.mesh, self._sizes(group))
+
+    def dealt(self, group: Group) -> Dealt:
+        """Return the net as its devices share it; raises a PaleoError if they cannot."""
+        return self._grid.dealt(group.mesh, group.interleave, self._sizes(group))
+
+    def _sizes(self, group: Group) -> set[int]:
+        """Return the micro-batches of a group, and those that others have: all are priced once."""
+        sizes = {size for batches, _ in group.blocks for size in batches.sizes.tolist()}
+        return sizes.union(filter(None, self.axes["micro_batch"]))
+
+    def meant(self, dealt: Dealt) -> dict[Recompute, list[int]]:
+        """Return what recomputations mean, and the places of those that mean it on their axis."""
+        found: dict[Recompute, list[int]] = {}
+        for r, recompute in enumerate(self.axes["recompute"]):
+            found.setdefault(dealt.divided.meaning(recompute), []).append(r)
+        return found
+
+    def _evaluate(
+        self, dealt: Dealt, zeros: Mapping[int, int], batches: Batches, places: Array
+    ) -> None:
+        """Put what follows of these plans in its place; see `Group`."""
+        meant = self.meant(dealt)
+        for zero, part, found in dealt.columns([*meant], [*zeros], batches):
+            for which, same in enumerate(meant.values()):
+                memory = dealt.memory([*meant][which], zero, batches, part)
+                can_be = batches.can_be[:, part]
+                for r in same:
+                    own = places[r, zeros[zero], :, part][can_be]
+                    self.put(own, {name: of[which][can_be] for name, of in found.items()})
+                    self.put(own, {"memory_bytes": memory[can_be]})
+
+    def put(self, places: Array, found: Columns) -> None:
+        """Put what follows of plans in their places."""
+        for name, values in found.items():
+            self._column(name)[places] = values
+
+    def note(self, group: Group, error: PaleoError) -> None:
+        """Note why the plans of a group cannot be."""
+        for batches, places in group.blocks:
+            for z in group.zeros.values():
+                self._note(places[:, z][:, batches.can_be], error)
+
+    def _note(self, places: Array, error: PaleoError) -> None:
+        """Note why these plans cannot be."""
+        self.reasons[places] = self.said.setdefault(str(error), len(self.said))
+
+    def _column(self, name: str) -> Array:
+        if name not in self.columns:
+            kind = np.int64 if name == "memory_bytes" else np.float64
+            self.columns[name] = np.zeros(self.places.size, kind)
+        return self.columns[name]
+
+    def _valid(
+        self, own: Array, tp: int, pp: int, interleave: int, workers: int
+    ) -> tuple[Mesh | None, dict[int, int], list[tuple[Batches, Array]]]:
+        """Return mesh, ZeROs and batches of these plans that can be; of others say why."""
+        plan = self.plan
+        try:
+            mesh = Mesh.of(workers, tp, plan.cp, plan.ep, pp, plan.order)
+            plan.group(mesh.size)
+        except PaleoError as error:
+            self._note(own, error)
+            return None, {}, []
+        self.dps[own] = mesh.dp
+        blocks = self._batches(own, mesh)
+        zeros = {}
+        checked = replace(plan, pp=pp, interleave=interleave)
+        for z, zero in enumerate(self.axes["zero"]):
+            try:
+                # Whether there is any matters for groups of shards alone.
+                check_mesh(replace(checked, zero=zero) if plan.shard_degree else checked, mesh)
+            except PaleoError as error:
+                self._note(own[:, :, z], error)
+            else:
+                zeros[zero] = z
+        return mesh, zeros if blocks else {}, blocks
+
+    def _batches(self, own: Array, mesh: Mesh) -> list[tuple[Batches, Array]]:
+        """Return what plans of a mesh compute at a time, and their places; of others say why."""
+        micros = self.axes["micro_batch"]
+        batches, sizes, wrong = self._micro_batches(mesh.dp, 1 if all(micros) else mesh.pp)
+        for m, g, error in wrong:
+            self._note(own[m, :, :, g], error)
+        whole = np.broadcast_to(batches, sizes.shape)
+        can_be = sizes > 0
+        places = own.transpose(1, 2, 0, 3)  # recomputation, ZeRO, micro-batch, batch
+        self.micros[places], self.batches[places] = sizes, whole * can_be
+        counts = np.where(can_be, whole // (mesh.dp * np.maximum(sizes, 1)), 1)
+        given = [m for m, micro in enumerate(micros) if micro]
+        blocks = (
+            [
+                (
+                    Batches(sizes[given].max(axis=1), counts[given], can_be[given]),
+                    places[:, :, given],
+                )
+            ]
+            if given
+            else []
+        )
+        for m, micro in enumerate(micros):
+            if not micro:  # each batch has its own
+                of_all = Batches(sizes[m], counts[m][:, None], can_be[m][:, None])
+                blocks.append((of_all, places[:, :, m, :, None]))
+        return [
+            (Batches(*(each[rows] for each in block)), own[:, :, rows])
+            for block, own in blocks
+            for rows in [block.can_be.any(axis=1)]
+            if rows.any()
+        ]
+
+    def _found_sizes(
+        self, dp: int, pp: int
+    ) -> tuple[Array, Array, list[tuple[int, int, PaleoError]]]:
+        """Return all batches, the micro-batches of each by place on their axis, and what is wrong.
+
+        They are 0 where something is; `pp` matters where nobody says how many.
+        """
+        mesh, micros = Mesh(dp=dp, pp=pp), self.axes["micro_batch"]
+        batches = np.array([batch or self._own_batch * dp for batch in self.axes["global_batch"]])
+        sizes = np.zeros((len(micros), len(batches)), np.int64)
+        wrong = []
+        for m, micro in enumerate(micros):
+            # Whether a size divides a share of the data is the same for equal ones.
+            left = np.where(batches % dp, -1, batches // dp % micro) if micro else batches
+            plan = replace(self.plan, micro_batch=micro)
+            for rest in np.unique(left).tolist():
+                same = np.flatnonzero(left == rest).tolist()
+                try:
+                    sizes[m, same] = micro_batch_of(self.net, plan, mesh, int(batches[same[0]]))
+                except PaleoError:
+                    wrong += [(m, g, self._mistake(plan, mesh, int(batches[g]))) for g in same]
+        return batches, sizes, wrong
+
+    def _mistake(self, plan: Plan, mesh: Mesh, batch: int) -> PaleoError:
+        """Return why a batch has no such micro-batches."""
+        try:
+            micro_batch_of(self.net, plan, mesh, batch)
+        except PaleoError as error:
+            return error
+        raise AssertionError(f"{batch} samples divide")
+
+    @functools.cached_property
+    def _own_batch(self) -> int:
+        if self.base.batch_size is not None:
+            return int(self.base.batch_size)
+        return int(self.base.graph().batch_size)
