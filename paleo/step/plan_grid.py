@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Array, Quantity, largest, maximum, np, total
+from paleo.core.quantity import Array, Quantity, largest, maximum, np, smallest, total
 from paleo.net.spec import NetSpec
 from paleo.step.divided_net import DividedNet
 from paleo.step.memory.repeated import RepeatedStage
@@ -419,10 +419,18 @@ class Dealt:
             found.append(_Turns(places, same, batches, most[:pp], most[pp:]))
         return found
 
-    def memory(self, recompute: Recompute, zero: int, batches: Batches, part: slice) -> Array:
+    def memory(
+        self,
+        recompute: Recompute,
+        zero: int,
+        batches: Batches,
+        part: slice,
+        capacity: float | None = None,
+    ) -> Array:
         """Return the bytes of the fullest stage of each plan, by micro-batch and column.
 
-        `part` are the columns, as `columns` yields them.
+        `part` are the columns, as `columns` yields them. Once stages are found that take more than
+        the capacity of each plan, if there is one, no more are looked at.
         """
         k = np.searchsorted(self.divided.micro_batches, batches.sizes)
         counts, meshed = batches.counts[:, part], self._at(zero)
@@ -450,6 +458,8 @@ class Dealt:
                 )
                 own = self._allocated(self._repeated(recompute, stage.number), k, sharing)
                 most = maximum(most, own + slack_of(own, meshed.plan.slack))
+                if capacity is not None and smallest(most) > capacity:
+                    break
             rows = those.places[0]
             found[those.places] = np.broadcast_to(most, (len(k), len(those.batches)))[
                 rows, those.same

@@ -156,7 +156,7 @@ def _look_at(
                 promising = can_be & (rates >= best[0][0]) if len(best) == count else can_be
                 if not promising.any():
                     continue
-                memory = dealt.memory(recompute, zero, batches, part)
+                memory = dealt.memory(recompute, zero, batches, part, capacity)
                 fits = promising if capacity is None else promising & (memory <= capacity)
                 rows = np.nonzero(fits)
                 for r in same:
