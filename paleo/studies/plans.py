@@ -151,7 +151,7 @@ def plans(
     >>> found.settings["dp"].tolist(), bool(found.valid.all())
     ([16, 8], True)
     """
-    evaluation = _asked(net, workers, settings)
+    evaluation = Evaluation(*asked_for(net, workers, settings))
     evaluation.all()
     return _evaluated(evaluation)
 
@@ -174,14 +174,17 @@ def best_plans(
     >>> found.at(0)["tp"]
     1
     """
-    evaluation = _asked(net, workers, settings)
+    evaluation = Evaluation(*asked_for(net, workers, settings))
     return _evaluated(evaluation, best_places(evaluation, count))
 
 
-def _asked(
+def asked_for(
     net: ScenarioLike, workers: int | Sequence[int] | None, settings: Mapping[str, Any]
-) -> Evaluation:
-    """Return the evaluation of settings, of which some may have several values."""
+) -> tuple[Scenario, dict[str, list[Any]]]:
+    """Return a scenario of settings of which some may be several, and the values of these axes.
+
+    Raises a PaleoError with what is wrong with any.
+    """
     axes: dict[str, list[Any]] = {}
     given: dict[str, Any] = dict(settings)
     for name in _SEVERAL:
@@ -198,7 +201,7 @@ def _asked(
     }
     axes["recompute"] = [find_recompute(value) for value in axes["recompute"]]
     axes["workers"] = list(base.workers if workers is None else counts)
-    return Evaluation(base, axes)
+    return base, axes
 
 
 def _checked(

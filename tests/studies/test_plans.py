@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import paleo
-from paleo.studies.plans import Plans
+from paleo.studies.best_plans import least_memory, least_seconds
+from paleo.studies.plan_evaluation import Evaluation
+from paleo.studies.plans import Plans, asked_for
 
 #: Nets, what they run on, and the axes of their plans: stages of many blocks and of few, chunks of
 #: them, blocks that differ, experts.
@@ -136,3 +138,88 @@ def test_the_best_is_the_quickest_that_fits() -> None:
 def test_what_plans_as_arrays_do_not_know_is_an_error(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(paleo.PaleoError, match=f"^{said}: "):
         paleo.plans("gpt2", cluster="dgx_a100", workers=8, global_batch=64, **settings)
+
+
+#: Grids of which the best are looked for: with stages of few blocks, one that does not divide, and
+#: chunks.
+GRIDS: dict[str, dict[str, Any]] = {
+    "gpt2": {
+        "cluster": "dgx_a100",
+        "workers": 16,
+        "tp": [1, 2, 5],
+        "pp": [1, 2, 4],
+        "micro_batch": [None, 2],
+        "interleave": [1, 2],
+        "zero": [0, 3],
+        "recompute": ["none", "full"],
+        "global_batch": [48, 64],
+    },
+    "megatron_7_5b": {
+        "cluster": "dgx_a100",
+        "workers": 64,
+        "dtype": "mixed_bf16",
+        "optimizer": "adamw",
+        "tp": [2, 8],
+        "pp": [1, 2, 8],
+        "micro_batch": [1, 2, 4],
+        "zero": [0, 1, 2],
+        "global_batch": 256,
+        "schedule": "zero_bubble",
+    },
+    "bert_large": {
+        "cluster": "dgx_a100",
+        "workers": 32,
+        "framework": "pytorch",
+        "schedule": "gpipe",
+        "pp": [1, 2, 3, 4],
+        "micro_batch": [2, 4],
+        "zero": [0, 2],
+        "global_batch": [256],
+    },
+}
+
+
+@pytest.mark.parametrize("net", GRIDS)
+def test_the_best_are_those_of_all(net: str) -> None:
+    grid = GRIDS[net]
+    found = paleo.plans(net, **grid)
+    places = found.best(7)
+    best = paleo.best_plans(net, count=7, **grid)
+    assert len(best) == len(places) == 7
+    for number, place in enumerate(places):
+        assert best.at(number) == found.at(place)
+        assert best.step_s[number] == found.step_s[place]
+        assert best.memory_bytes[number] == found.memory_bytes[place]
+    assert best.fits.all()
+
+
+@pytest.mark.parametrize("net", GRIDS)
+def test_no_plan_is_below_its_bounds(net: str) -> None:
+    asked = dict(GRIDS[net])
+    evaluation = Evaluation(*asked_for(net, asked.pop("workers"), asked))
+    evaluation.all()
+    seconds = sum(of for name, of in evaluation.columns.items() if name != "memory_bytes")
+    looked_at = 0
+    for group in evaluation.groups():
+        try:
+            divided = evaluation.divided(group)
+        except paleo.PaleoError:
+            continue
+        for batches, places in group.blocks:
+            least = least_seconds(divided, evaluation.plan, group, batches.sizes, batches.counts)
+            own = seconds[places]
+            can_be = batches.can_be & (own > 0)
+            assert (own >= least * (1 - 1e-9))[can_be].all()
+            for zero, z in group.zeros.items():
+                memory = evaluation.columns["memory_bytes"][places[:, z]]
+                enough = memory >= least_memory(divided, evaluation.plan, group, zero)
+                assert enough[can_be[:, z]].all()
+            looked_at += int(can_be.sum())
+    assert looked_at >= 8
+
+
+def test_the_best_of_none_that_fits_is_none() -> None:
+    found = paleo.best_plans(
+        "gpt3_175b", cluster="dgx_a100", workers=8, tp=[1, 2], dtype="bf16", global_batch=8
+    )
+    assert len(found) == 0

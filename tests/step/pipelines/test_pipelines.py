@@ -118,3 +118,17 @@ def test_chunks_in_flight_are_those_of_the_turns() -> None:
         assert pipeline.in_flight(stage, stages, 8, chunks) == pytest.approx(most / chunks)
     # The first stage keeps 1 + (p - 1) / (p v) times those of p micro-batches (arXiv:2205.05198).
     assert pipeline.in_flight(0, stages, 8, chunks) == pytest.approx(4 * (1 + 3 / 12))
+
+
+@given(st.sampled_from(NAMES), works, st.integers(1, 9), st.integers(1, 3))
+def test_no_stages_take_less_than_the_least(
+    name: str, stages: list[Work], batches: int, chunks: int
+) -> None:
+    pipeline = PIPELINES[name]
+    chunks = chunks if pipeline.interleaves and len(stages) > 1 else 1
+    ahead, back = (sum(getattr(work, of) for work in stages) for of in ("forward", "backward"))
+    longest = max(work.seconds for work in stages)
+    least = pipeline.least(ahead, back, longest, len(stages), batches, chunks)
+    assert least <= pipeline.seconds(stages, batches, chunks) * (1 + 1e-9)
+    mean = pipeline.least(ahead, back, (ahead + back) / len(stages), len(stages), batches, chunks)
+    assert mean <= least * (1 + 1e-9)
