@@ -17,7 +17,9 @@ from typing import Any
 from paleo.core.quantity import Array, Quantity, np, total
 from paleo.core.tensor import num_elements
 from paleo.step.memory.repeated import RepeatedStages
+from paleo.step.memory.stage import Lasting, Sharing, Sizes, lasting
 from paleo.step.meshed import num_experts
+from paleo.step.optimizers import find_optimizer
 from paleo.step.part import Part
 from paleo.step.recompute import Recompute
 from paleo.step.shortened import kinds_of
@@ -120,6 +122,18 @@ class DividedNet:
             total(num_elements(nodes[i].output) for i in unit if nodes[i].layer.is_input)
             for unit in self.units
         ]
+
+    def lasting(self, params: int, sharing: Sharing) -> Lasting:
+        """Return what of so many parameters is there all the time, at least."""
+        plan, precision = self.part.plan, self.graph.precision
+        optimizer = find_optimizer(plan.optimizer, plan.optimizer_kernels)
+        learned, copied = precision.element_size, 0
+        if precision.is_mixed:
+            learned, copied = precision.parameter_size, precision.element_size
+        # What goes by matrices may be less.
+        state = 0 if optimizer.by_matrix else optimizer.at_update([params], learned)[0]
+        sizes = Sizes(params, learned, copied, precision.element_size, 0, state, 0, 0, 0, 0, 0)
+        return lasting(sizes, sharing)
 
     def _repeated(self, recompute: Recompute) -> RepeatedStages:
         plan = replace(self.part.plan, recompute=recompute)

@@ -419,6 +419,31 @@ class Dealt:
             found.append(_Turns(places, same, batches, most[:pp], most[pp:]))
         return found
 
+    def least_memory(
+        self, recompute: Recompute, zero: int, batches: Batches, part: slice = slice(None)
+    ) -> Array:
+        """Return no more bytes than the first stage of each plan takes: see `memory`.
+
+        Those are what is there all the time, gradients if they are in buckets from the start, and
+        what all micro-batches in flight keep, at the end of the last one's forward pass.
+        """
+        k = np.searchsorted(self.divided.micro_batches, batches.sizes)
+        counts, stage, meshed = batches.counts[:, part], self.stages[0], self._at(zero)
+        kept = self.divided.repeated(recompute).least_kept(self._units(0))[k][:, None]
+        in_flight = meshed.pipeline.in_flight(0, self.mesh.pp, counts, self.plan.interleave)
+        sharing = Sharing(
+            zero=zero,
+            own=functools.partial(meshed.own, stage),
+            is_shared=self.mesh.replicas > 1,
+            batches=1,
+            in_flight=1,
+            buckets_apart=meshed.plan.software.exchange.copies > 0,
+        )
+        there = self.divided.lasting(stage.num_params, sharing)
+        gradients = there.parts["gradients"] if sharing.how.in_buckets else 0
+        found = there.stays + gradients + in_flight * kept
+        return np.asarray(found + slack_of(found, meshed.plan.slack))
+
     def memory(
         self,
         recompute: Recompute,

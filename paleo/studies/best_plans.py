@@ -1,8 +1,9 @@
 """The best of many plans by branch and bound.
 
-Plans are looked at group by group: those of one mesh and as many chunks together, the most
-promising first, until no group left can have a plan that would be among the best. Two bounds decide
-that; both hold of every plan of a group.
+The most promising come first, until as many plans are found as are asked for: first groups of one
+mesh and as many chunks, by the samples a second that they may have at most, then those of their
+plans that may fit, by what they have; only then is it looked how much memory these take. What may
+be follows from bounds that hold of every plan.
 
 Time: a stage is busy for as long as the mean of all stages at least, and as long as the most blocks
 that a stage has take, each as long as the shortest; what a pipeline waits at least follows from
@@ -10,24 +11,27 @@ that (`Pipeline.least`). What is computed again, messages between stages, exchan
 the update come on top of it.
 
 Memory: the fullest stage has the mean of all stages' parameters at least. What lasts from step to
-step, and gradients at the update, go with them; activations come on top of it.
+step, and gradients at the update, go with them. And the first stage keeps what each block keeps by
+itself, of all micro-batches in flight (`Dealt.least_memory`).
 """
 
 from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from paleo.core.errors import PaleoError
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Array, Quantity, maximum, np
 from paleo.step.divided_net import DividedNet
-from paleo.step.memory.stage import Sharing, Sizes, lasting, slack_of
-from paleo.step.optimizers import find_optimizer
+from paleo.step.memory.stage import Sharing, slack_of
 from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
+from paleo.step.plan_grid import Batches, Columns, Dealt
 from paleo.step.recompute import Recompute
 from paleo.step.stages import dealt_out
 from paleo.studies.plan_evaluation import Evaluation, Group
@@ -37,10 +41,38 @@ _ROUNDING = 1e-9
 
 
 class _Candidate(NamedTuple):
-    """A group that may have one of the best plans: it has none with more samples a second."""
+    """Plans of which none has more samples a second, or, if there is a `place`, the one there.
+
+    Those are a group's whose steps are still to be found, or `priced` ones without their memory.
+    """
 
     rate: float
-    group: Group
+    group: Group | None = None
+    priced: _Priced | None = None
+    place: int = -1
+    values: Mapping[str, Array] = MappingProxyType({})
+
+    @property
+    def order(self) -> tuple[float, int]:
+        """What sorts candidates: the most promising first, of equal plans the first in order."""
+        return -self.rate, self.place
+
+
+class _Priced(NamedTuple):
+    """Plans of one recomputation and ZeRO whose steps are known; some `may_fit`.
+
+    `places` are by recomputation that means the same, micro-batch and column.
+    """
+
+    dealt: Dealt
+    recompute: Recompute
+    zero: int
+    batches: Batches
+    part: slice
+    places: Array
+    may_fit: Array
+    rates: Array
+    columns: Columns
 
 
 def best_places(evaluation: Evaluation, count: int) -> Array:
@@ -48,15 +80,33 @@ def best_places(evaluation: Evaluation, count: int) -> Array:
 
     Of equal ones the first in order come first. What follows of them is put in their places.
     """
-    best: list[tuple[float, int]] = []  # a heap, the least first: samples a second, minus a place
-    for rate, group in sorted(_bounded(evaluation), key=lambda each: -each.rate):
-        if len(best) == count and rate < best[0][0]:
-            break
+    numbers = itertools.count()
+    queue = [(*each.order, next(numbers), each) for each in _bounded(evaluation)]
+    heapq.heapify(queue)
+    best: list[int] = []
+    while queue and len(best) < count:
+        *_, candidate = heapq.heappop(queue)
+        if candidate.place >= 0:
+            best.append(candidate.place)
+            evaluation.put(np.array([candidate.place]), candidate.values)
+            continue
         try:
-            _look_at(evaluation, group, count, best)
+            found = [*_followed_up(evaluation, candidate, count)]
         except PaleoError as error:
-            evaluation.note(group, error)
-    return np.array([-place for _, place in sorted(best, reverse=True)], np.int64)
+            assert candidate.group
+            evaluation.note(candidate.group, error)
+        else:
+            for each in found:
+                heapq.heappush(queue, (*each.order, next(numbers), each))
+    return np.array(best, np.int64)
+
+
+def _followed_up(evaluation: Evaluation, candidate: _Candidate, count: int) -> Iterator[_Candidate]:
+    """Yield what comes of a group, or of priced plans: as many plans as are asked for, at most."""
+    if candidate.group:
+        yield from _priced(evaluation, candidate.group)
+    if candidate.priced:
+        yield from _that_fit(evaluation, candidate.priced, count)
 
 
 def _bounded(evaluation: Evaluation) -> Iterator[_Candidate]:
@@ -120,50 +170,54 @@ def least_seconds(
 def least_memory(divided: DividedNet, plan: Plan, group: Group, zero: int) -> int:
     """Return the least bytes that the fullest stage may take under a ZeRO."""
     mesh = group.mesh
-    per_unit, _, _ = divided.whole
+    per_unit, *_ = divided.whole
     params = sum(per_unit[unit] for unit in divided.index) // mesh.pp
-    precision = divided.graph.precision
-    optimizer = find_optimizer(plan.optimizer, plan.optimizer_kernels)
-    learned, copied = precision.element_size, 0
-    if precision.is_mixed:
-        learned, copied = precision.parameter_size, precision.element_size
-    state = 0 if optimizer.by_matrix else optimizer.at_update([params], learned)[0]
-    sizes = Sizes(params, learned, copied, precision.element_size, 0, state, 0, 0, 0, 0, 0)
 
     def share(size: Quantity) -> Quantity:
         return size // mesh.replicas  # of experts fewer devices have a share
 
-    sharing = Sharing(zero, share, mesh.replicas > 1, 1, 1)
-    gradients = learned * params
-    there = lasting(sizes, sharing).stays + (share(gradients) if zero >= 2 else gradients)
-    return math.floor(there + slack_of(there, plan.slack))
+    there = divided.lasting(params, Sharing(zero, share, mesh.replicas > 1, 1, 1))
+    least = there.stays + there.parts["gradients"]
+    return math.floor(least + slack_of(least, plan.slack))
 
 
-def _look_at(
-    evaluation: Evaluation, group: Group, count: int, best: list[tuple[float, int]]
-) -> None:
-    """Put those plans of a group among the best that are."""
+def _priced(evaluation: Evaluation, group: Group) -> Iterator[_Candidate]:
+    """Yield the plans of a group that may fit, by recomputation and ZeRO, with their steps."""
     capacity = evaluation.plan.device.memory_capacity
     dealt = evaluation.dealt(group)
     meant = evaluation.meant(dealt)
     for batches, places in group.blocks:
         samples = batches.counts * batches.sizes[:, None] * group.mesh.dp
-        for zero, part, found in dealt.columns([*meant], [*group.zeros], batches):
-            can_be = batches.can_be[:, part]
+        may_fit = {
+            (recompute, zero): batches.can_be
+            & (capacity is None or dealt.least_memory(recompute, zero, batches) <= capacity)
+            for recompute in meant
+            for zero in group.zeros
+        }
+        zeros = [zero for zero in group.zeros if any(may_fit[r, zero].any() for r in meant)]
+        for zero, part, found in dealt.columns([*meant], zeros, batches):
             seconds = sum(found.values(), np.zeros(()))
             for which, (recompute, same) in enumerate(meant.items()):
-                rates = samples[:, part] / seconds[which]
-                promising = can_be & (rates >= best[0][0]) if len(best) == count else can_be
-                if not promising.any():
-                    continue
-                memory = dealt.memory(recompute, zero, batches, part, capacity)
-                fits = promising if capacity is None else promising & (memory <= capacity)
-                rows = np.nonzero(fits)
-                for r in same:
-                    own = places[r, group.zeros[zero], :, part][rows]
-                    values = {name: of[which][rows] for name, of in found.items()}
-                    evaluation.put(own, values | {"memory_bytes": memory[rows]})
-                    for rate, place in zip(rates[rows].tolist(), own.tolist(), strict=True):
-                        heapq.heappush(best, (rate, -place))
-                        if len(best) > count:
-                            heapq.heappop(best)
+                those = may_fit[recompute, zero][:, part]
+                rates = np.where(those, samples[:, part] / seconds[which], 0.0)
+                if those.any():
+                    priced = _Priced(
+                        *(dealt, recompute, zero, batches, part),
+                        *(places[same, group.zeros[zero], :, part], those, rates),
+                        {name: of[which] for name, of in found.items()},
+                    )
+                    yield _Candidate(float(rates.max()), priced=priced)
+
+
+def _that_fit(evaluation: Evaluation, priced: _Priced, count: int) -> Iterator[_Candidate]:
+    """Yield the best of priced plans that fit."""
+    capacity = evaluation.plan.device.memory_capacity
+    dealt, recompute, zero, batches, part, places, fits, rates, columns = priced
+    memory = dealt.memory(recompute, zero, batches, part, capacity)
+    fits = fits if capacity is None else fits & (memory <= capacity)
+    rows, columns_ = np.nonzero(fits)
+    for i in np.lexsort((places[0, rows, columns_], -rates[rows, columns_]))[:count].tolist():
+        at = rows[i], columns_[i]
+        values = {name: of[at] for name, of in columns.items()} | {"memory_bytes": memory[at]}
+        for place in places[(slice(None), *at)].tolist():
+            yield _Candidate(float(rates[at]), place=place, values=values)

@@ -17,7 +17,7 @@ from paleo.step.mesh import Mesh
 from paleo.step.mesh_checks import check_mesh
 from paleo.step.meshed import micro_batch_of
 from paleo.step.plan import Plan
-from paleo.step.plan_grid import AXES, Batches, Columns, Dealt, PlanGrid
+from paleo.step.plan_grid import AXES, Batches, Dealt, PlanGrid
 from paleo.step.recompute import Recompute
 from paleo.step.scenario import Scenario
 
@@ -110,7 +110,7 @@ class Evaluation:
                     self.put(own, {name: of[which][can_be] for name, of in found.items()})
                     self.put(own, {"memory_bytes": memory[can_be]})
 
-    def put(self, places: Array, found: Columns) -> None:
+    def put(self, places: Array, found: Mapping[str, Array]) -> None:
         """Put what follows of plans in their places."""
         for name, values in found.items():
             self._column(name)[places] = values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -205,7 +206,15 @@ def test_no_plan_is_below_its_bounds(net: str) -> None:
             divided = evaluation.divided(group)
         except paleo.PaleoError:
             continue
+        dealt = evaluation.dealt(group) if len(divided.index) >= group.mesh.pp else None
         for batches, places in group.blocks:
+            for (recompute, same), zero in itertools.product(
+                evaluation.meant(dealt).items() if dealt else (), group.zeros
+            ):
+                assert dealt
+                memory = evaluation.columns["memory_bytes"][places[same, group.zeros[zero]]]
+                enough = dealt.least_memory(recompute, zero, batches) <= memory
+                assert enough[:, batches.can_be].all()
             least = least_seconds(divided, evaluation.plan, group, batches.sizes, batches.counts)
             own = seconds[places]
             can_be = batches.can_be & (own > 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -305,6 +306,16 @@ class RepeatedStages:
             self._stages[key] = self._found(chunks, kinds, is_apart)
         return self._stages[key]
 
+    def least_kept(self, chunks: Sequence[range]) -> Array:
+        """Return the bytes that a stage keeps of a micro-batch at least, as `kept` of its sizes.
+
+        A unit keeps wherever it stands what it keeps alone, but for what comes in; what comes in
+        order is copied no more than what does not. The units that are most are counted.
+        """
+        kinds = Counter(self._kinds[self._index[unit]] for unit in itertools.chain(*chunks))
+        (kind, count), *_ = kinds.most_common(1)
+        return count * self._of_kinds((kind,)).kept
+
     def _are_apart(self, chunks: Sequence[range]) -> bool:
         """Tell whether chunks of a stage have nothing in common, so that each passes by itself."""
         if self._by_matrix:  # which of them are hidden depends on what is behind
@@ -411,7 +422,7 @@ class _Chunks:
         names: Mapping[str, int],
         middle: int | None,
     ) -> None:
-        self._steps = steps
+        self._steps, self._names = steps, names
         nodes = steps[0].graph.nodes
         units = [names.get(node.name, len(names)) for node in nodes]
         for node in reversed(nodes):  # what comes in belongs to what reads it first
@@ -430,6 +441,13 @@ class _Chunks:
     def apart(self) -> list[Chunk]:
         """Each followed for itself."""
         return [Chunk([step], *self._made) for step in self._steps]
+
+    @functools.cached_property
+    def kept(self) -> Array:
+        """The bytes that it keeps of a micro-batch, without what comes in."""
+        own = [node.index for node in self._steps[0].graph.nodes if node.name in self._names]
+        found = [(step.of_nodes(own).kept, np.size(step.graph.batch_size)) for step in self._steps]
+        return np.concatenate([np.broadcast_to(*each) for each in found])
 
     @property
     def followed(self) -> list[Chunk]:
