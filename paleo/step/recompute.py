@@ -50,10 +50,14 @@ Region = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Recompute:
-    """What is computed again: a mode of MODES, in the `blocks` of these names alone if any are."""
+    """What is computed again: a mode of MODES, in the `blocks` of these names alone if any are.
+
+    They are computed again as a `whole`, or if blocks that repeat are within one, each of those.
+    """
 
     mode: str = "none"
     blocks: tuple[str, ...] = ()
+    whole: bool = False
 
     def __str__(self) -> str:
         return f"{self.mode}:{','.join(self.blocks)}" if self.blocks else self.mode
@@ -72,7 +76,7 @@ class Recompute:
         blocks = graph.once(_blocks)
         names = self.blocks if self.mode == "selective" else graph.once(_whole, self)
         own = tuple(name for name in names if any(i in nodes for i in blocks[name]))
-        return Recompute(self.mode, own) if own else NOTHING
+        return Recompute(self.mode, own, whole=True) if own else NOTHING
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what a reader should know of what is computed again."""
@@ -138,6 +142,8 @@ def _regions(graph: Graph, recompute: Recompute) -> tuple[Region, ...]:
 
 def _whole(graph: Graph, recompute: Recompute) -> tuple[str, ...]:
     """Return the names of the blocks that are computed again whole."""
+    if recompute.whole:
+        return recompute.blocks
     repeated = _repeated(graph, graph.once(_blocks))
     names: Iterable[str] = repeated
     if recompute.blocks:

@@ -97,6 +97,17 @@ def test_a_stage_of_one_block_computes_it_again_as_others_do() -> None:
     assert of_two.kept == 4 * 4 * D * 3
 
 
+def test_a_block_is_computed_again_whole_though_others_repeat_within_it() -> None:
+    layers = [LayerSpec("data", Input(tensor=(4, D)), ())]
+    for i, j in itertools.product(range(2), range(3)):
+        layers.append(LayerSpec(f"h/{i}/p/{j}/fc", InnerProduct(num_outputs=D), (layers[-1].name,)))
+    net = NetSpec("nested", tuple(layers))
+    graph = build(net, 4)
+    steps = StageSteps(net, graph, cut(graph, 2, 1, "even", ()), 4, settings("full", "fp32"))
+    # Of three products what comes into the first.
+    assert steps.of(1)[0].kept == 4 * 4 * D
+
+
 def test_blocks_that_are_named_are_computed_again_in_the_stages_that_have_them() -> None:
     net = chain(4)
     graph = build(net, 4)
