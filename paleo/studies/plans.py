@@ -17,7 +17,7 @@ from paleo.step.recompute import find_recompute
 from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, scenario
 from paleo.step.settings import EstimateSettings
 from paleo.step.utilization import tokens_of
-from paleo.studies.best_plans import best_places
+from paleo.studies.fastest import fastest
 from paleo.studies.plan_evaluation import Evaluation
 
 #: Settings that plans have each for themselves: given as one value or several.
@@ -156,7 +156,7 @@ def plans(
     return _evaluated(evaluation)
 
 
-def best_plans(
+def fastest_plans(
     net: ScenarioLike,
     workers: int | Sequence[int] | None = None,
     *,
@@ -167,15 +167,15 @@ def best_plans(
 
     They are those of `plans(...).best(count)`, found without looking at all: groups of plans are
     looked at as long as they might have a better one, and memory is found of those alone that
-    would be among the best (branch and bound; see paleo.studies.best_plans for the bounds). Takes
+    would be among the best (branch and bound; see paleo.studies.fastest for the bounds). Takes
     what `plans` takes, and raises the same.
 
-    >>> found = paleo.best_plans("gpt2", 16, cluster="dgx_a100", tp=[1, 2], global_batch=64)
+    >>> found = fastest_plans("gpt2", 16, cluster="dgx_a100", tp=[1, 2], global_batch=64)
     >>> found.at(0)["tp"]
     1
     """
     evaluation = Evaluation(*asked_for(net, workers, settings))
-    return _evaluated(evaluation, best_places(evaluation, count))
+    return _evaluated(evaluation, fastest(evaluation, count))
 
 
 def asked_for(

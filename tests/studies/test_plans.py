@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import paleo
-from paleo.studies.best_plans import least_memory, least_seconds
+from paleo.studies.fastest import least_memory, least_seconds
 from paleo.studies.plan_evaluation import Evaluation
-from paleo.studies.plans import Plans, asked_for
+from paleo.studies.plans import Plans, asked_for, fastest_plans
 
 #: Nets, what they run on, and the axes of their plans: stages of many blocks and of few, chunks of
 #: them, blocks that differ, experts.
@@ -185,7 +185,7 @@ def test_the_best_are_those_of_all(net: str) -> None:
     grid = GRIDS[net]
     found = paleo.plans(net, **grid)
     places = found.best(7)
-    best = paleo.best_plans(net, count=7, **grid)
+    best = fastest_plans(net, count=7, **grid)
     assert len(best) == len(places) == 7
     for number, place in enumerate(places):
         assert best.at(number) == found.at(place)
@@ -228,7 +228,7 @@ def test_no_plan_is_below_its_bounds(net: str) -> None:
 
 
 def test_the_best_of_none_that_fits_is_none() -> None:
-    found = paleo.best_plans(
+    found = fastest_plans(
         "gpt3_175b", cluster="dgx_a100", workers=8, tp=[1, 2], dtype="bf16", global_batch=8
     )
     assert len(found) == 0

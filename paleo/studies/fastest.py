@@ -75,7 +75,7 @@ class _Priced(NamedTuple):
     columns: Columns
 
 
-def best_places(evaluation: Evaluation, count: int) -> Array:
+def fastest(evaluation: Evaluation, count: int) -> Array:
     """Return the places of the plans that fit with most samples a second, best first.
 
     Of equal ones the first in order come first. What follows of them is put in their places.
