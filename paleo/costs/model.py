@@ -60,6 +60,8 @@ class Target:
     attention: str | None = None
     #: Whether the program asks for recurrent kernels that keep their weights on the chip.
     persistent: bool = False
+    #: Whether kernels follow one another without end, which leaves a board no power for bursts.
+    continuous: bool = False
 
     def of(self, operation: Operation) -> Target:
         """Return the target of this operation, which may have an element type of its own."""

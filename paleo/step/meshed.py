@@ -66,6 +66,8 @@ class Meshed:
         check_mesh(plan, mesh)
         plan.group(mesh.size)  # says if the cluster has not so many devices
         self.pipeline = PIPELINES[plan.schedule]
+        #: The stages of the net: as many as a pipeline has devices, or twice as many in a V.
+        self.count = self.pipeline.cuts * mesh.pp
         self.part = part or Part(net, plan, mesh)
         # What many questions about a step ask is found once. (Not by a cache of methods: what holds
         # itself is freed only when garbage is looked for.)
@@ -79,11 +81,11 @@ class Meshed:
         return self._stages[micro_batch]
 
     def _dealt(self, micro_batch: int) -> tuple[Cut, list[Stage]]:
-        plan, mesh = self.plan, self.mesh
+        plan = self.plan
         graph, seconds = self.part.of(micro_batch)
         computing = zip(seconds.forward, seconds.again, seconds.backward, strict=True)
         own = [float(sum(each)) for each in computing]
-        found = cut(graph, mesh.pp, plan.interleave, plan.stages, own)
+        found = cut(graph, self.count, plan.interleave, plan.stages, own)
         times = [found.sums(of) for of in seconds[:4]]
         sent = {kind: [found.sums(of) for of in both] for kind, both in seconds.sent.items()}
         params, tensors, experts = (
@@ -109,11 +111,11 @@ class Meshed:
                 overlaps=plan.overlaps,
                 cast=casts[i],
             )
-            for i in range(mesh.pp)
+            for i in range(self.count)
         ]
         stages = [self.with_gathered(stage) for stage in stages]
         if {ACTIVATIONS, GRADIENTS} & set(plan.offload):
-            kept: list[Quantity] = [0.0] * mesh.pp
+            kept: list[Quantity] = [0.0] * self.count
             if ACTIVATIONS in plan.offload:
                 kept = [one.kept for one in self._footprints(micro_batch, graph, found)]
             swapped = [self._swapped(*both) for both in zip(stages, kept, strict=True)]
@@ -127,9 +129,11 @@ class Meshed:
     def devices(self, micro_batch: int) -> list[Stage]:
         """Return what each device of a pipeline has of the stages of the net."""
         _, stages = self.stages(micro_batch)
-        count = len(stages)
-        held = (self.pipeline.held(device, count) for device in range(count))
-        return [joined(device, [stages[i] for i in own]) for device, own in enumerate(held)]
+        held = (self.pipeline.held(device, self.count) for device in range(self.mesh.pp))
+        return [
+            joined(device, [stages[i] for i in own], self.pipeline.copies)
+            for device, own in enumerate(held)
+        ]
 
     def passed(self, graph: Graph, found: Cut) -> list[Quantity]:
         """Return the seconds in which each stage hands on what its chunks make, one way."""
@@ -142,12 +146,15 @@ class Meshed:
 
         Of a boundary the sender has half of the message, the receiver the other.
         """
-        spent: list[Quantity] = [0.0] * self.mesh.pp
+        spent: list[Quantity] = [0.0] * self.count
         if self.mesh.pp == 1:
             return spent
         for boundary, size in enumerate(sizes, 1):
-            last, first = (boundary - 1) % self.mesh.pp, boundary % self.mesh.pp
-            message = self._message(size, min(last, first))
+            last, first = (boundary - 1) % self.count, boundary % self.count
+            homes = [self.pipeline.home(stage, self.count) for stage in (last, first)]
+            if homes[0] == homes[1]:
+                continue
+            message = self._message(size, min(homes))
             spent[last] = spent[last] + message / 2
             spent[first] = spent[first] + message / 2
         return spent
@@ -221,13 +228,16 @@ class Meshed:
     @property
     def _copies(self) -> int:
         """How many devices have the same parameters, but for those of experts."""
-        return self.mesh.replicas * len(self.pipeline.held(0, self.mesh.pp))
+        return self.mesh.replicas * self.pipeline.copies
 
     def _replicas(self, stage: Stage, *, experts: bool) -> Replicas:
         """Return the devices that have the same parameters of a stage as one, or of its experts."""
         plan, mesh = self.plan, self.mesh
-        first, *others = self.pipeline.held(stage.number, mesh.pp)
-        mirror = mesh.neighbours(plan.reached, "pp", first, others[0]) if others else None
+        mirror = None
+        if self.pipeline.copies > 1:
+            mirror = mesh.neighbours(
+                plan.reached, "pp", *self.pipeline.held(stage.number, self.count)
+            )
         return Replicas.of(
             mesh,
             plan.reached,
@@ -350,7 +360,7 @@ class Meshed:
 
     def _hidden(self, device: Stage, batches: Quantity) -> Quantity:
         """Return the seconds that a device saves where it computes two micro-batches at once."""
-        pairs = self.pipeline.pairs(device.number, self.mesh.pp, batches)
+        pairs = self.pipeline.pairs(device.number, self.count, batches)
         return pairs * (device.work.seconds - device.work.together) if pairs else 0.0
 
     def _added(self, stage: Stage) -> Quantity:
@@ -451,12 +461,14 @@ class Meshed:
                 own=functools.partial(self.own, stage),
                 is_shared=mesh.replicas > 1,
                 batches=batches,
-                in_flight=self.pipeline.in_flight(stage.number, mesh.pp, batches, plan.interleave),
+                in_flight=self.pipeline.in_flight(
+                    stage.number, self.count, batches, plan.interleave
+                ),
                 received=received,
                 sent=sent,
                 receives_all=plan.software.receives_all and mesh.pp > 1,
                 buckets_apart=plan.software.exchange.copies > 0,
-                waiting=self.pipeline.waiting(stage.number, mesh.pp, batches),
+                waiting=self.pipeline.waiting(stage.number, self.count, batches),
             )
             memory.append(stage_memory(stage.number, *steps.of(stage.number), sharing))
         if plan.offload:
@@ -466,7 +478,7 @@ class Meshed:
                 for own, one, stage in zip(memory, ones, stages, strict=True)
             ]
         return tuple(
-            together(device, [memory[i] for i in self.pipeline.held(device, mesh.pp)]).with_slack(
+            together(device, [memory[i] for i in self.pipeline.held(device, self.count)]).with_slack(
                 plan.slack
             )
             for device in range(mesh.pp)
@@ -475,7 +487,7 @@ class Meshed:
     def _footprints(self, micro_batch: int, graph: Graph, found: Cut) -> list[Footprint]:
         """Return what a single micro-batch takes of memory in each stage, without a host."""
         steps = StageSteps(self.part.net, graph, found, micro_batch, in_memory(self.plan))
-        return [steps.footprint(stage) for stage in range(self.mesh.pp)]
+        return [steps.footprint(stage) for stage in range(self.count)]
 
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:
         """Return the fields of what a device of the fullest stage takes: found when asked for."""

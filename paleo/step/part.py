@@ -6,6 +6,7 @@ compute a cost model prices, what they exchange the cluster.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -49,12 +50,17 @@ class Part:
     """What one device has of a net that so many share, and what it takes for a micro-batch."""
 
     def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
-        self.plan, self.mesh = plan, mesh
+        self.mesh = mesh
         net = with_expert_load(plan.trained(net), plan.expert_load, plan.expert_capacity)
         part = divided_by_positions(net, plan.cp, plan.context)
         part = divided_by_experts(part, plan.ep)
         again = not plan.software.keeps_gathered
         self.net = divided(part, plan.tp, sequence=plan.sequence_parallel, again=again)
+        self._graphs: dict[int, Graph] = {}
+        self._begin(plan)
+
+    def _begin(self, plan: Plan) -> None:
+        self.plan = plan
         self._known: dict[int, tuple[Graph, Seconds]] = {}
         self._sendings: dict[tuple[str, Quantity, Collecting], Quantity] = {}
         #: Seconds of adding gradients of so many bytes in so many tensors, found once.
@@ -62,6 +68,15 @@ class Part:
         self._sent_by: dict[Hashable, Quantity] = {}
         #: Seconds of messages to the next stage, where several plans ask for them.
         self.handed_on: dict[Hashable, Quantity] = {}
+
+    def under_plan(self, plan: Plan) -> Part:
+        """Return the same under a plan that differs in figures of devices and links alone.
+
+        Both have the same graphs.
+        """
+        found = copy.copy(self)
+        found._begin(plan)
+        return found
 
     def of(self, micro_batch: int) -> tuple[Graph, Seconds]:
         """Return the graph of a micro-batch, and the seconds of its nodes."""
@@ -73,6 +88,13 @@ class Part:
         graph, found = self.under(micro_batch, (self.plan.recompute,))
         return graph, found[0]
 
+    def _graph(self, micro_batch: Quantity) -> Graph:
+        if is_array(micro_batch):
+            return self.plan.graph(self.net, micro_batch)
+        if micro_batch not in self._graphs:
+            self._graphs[micro_batch] = self.plan.graph(self.net, micro_batch)
+        return self._graphs[micro_batch]
+
     def under(
         self, micro_batch: Quantity, recomputes: Sequence[Recompute]
     ) -> tuple[Graph, list[Seconds]]:
@@ -81,7 +103,7 @@ class Part:
         They are numbers, or arrays as the micro-batches are.
         """
         plan = self.plan
-        graph = plan.graph(self.net, micro_batch)
+        graph = self._graph(micro_batch)
         passes = plan.passes(graph)
         forward, backward = ([layer.seconds for layer in each.layers] for each in passes)
         weights: list[Quantity] = [0.0] * len(graph.nodes)

@@ -451,7 +451,7 @@ def estimate_pass(
     timed = [
         [each for _, each in own if not isinstance(each, Unpriced)] for own in distinct.values()
     ]
-    target = replace(target, training=training)
+    target = replace(target, training=training, continuous=training)
     prices = priced(list(itertools.chain(*timed)), target, cost_model)
     lengths = list(map(len, timed))
     times = prices.sums(lengths)

@@ -88,13 +88,17 @@ class Stage:
         return found | {"pp": 2 * self.passed * shown}
 
 
-def joined(number: int, stages: Sequence[Stage]) -> Stage:
-    """Return what the device of this number does that has these stages."""
+def joined(number: int, stages: Sequence[Stage], copies: int = 1) -> Stage:
+    """Return what the device of this number does that has these stages.
+
+    Of stages that have `copies` on so many devices it takes a micro-batch through one of them, else
+    through all.
+    """
     if len(stages) == 1:
         return stages[0]
 
     def mean(*values: Quantity) -> Quantity:
-        return total(values) / len(stages)
+        return total(values) / copies
 
     def means(*values: Sequence[Quantity]) -> tuple[Quantity, ...]:
         return tuple(map(mean, *values))
@@ -115,6 +119,6 @@ def joined(number: int, stages: Sequence[Stage]) -> Stage:
         cast=total(stage.cast for stage in stages),
         gathered=both(stage.gathered for stage in stages),
         swapped=both(stage.swapped for stage in stages),
-        held=len(stages),
+        held=copies,
         **sums,
     )

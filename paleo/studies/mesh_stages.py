@@ -112,8 +112,9 @@ def played_of(run: Run, row: Step) -> Played | None:
     _, stages = meshed.stages(row.worker_batch_size)
     works = [stage.work for stage in stages]
     passes = 2 + pipeline.weights_apart
-    drawn = _drawn(batches, pp, passes * plan.interleave)
-    if drawn * pp * passes * plan.interleave > _MOST:
+    chunks = max(plan.interleave, len(pipeline.held(0, meshed.count)))
+    drawn = _drawn(batches, pp, passes * plan.interleave * pipeline.cuts)
+    if drawn * pp * passes * plan.interleave * pipeline.cuts > _MOST:
         return None
     share = float(pipeline.seconds(works, drawn, plan.interleave))
     share /= float(pipeline.seconds(works, batches, plan.interleave))
@@ -132,7 +133,6 @@ def played_of(run: Run, row: Step) -> Played | None:
             turns += [StageTurn(i, kind, None, 0, start, start + spent) for i in range(pp)]
         start += spent
     more = (1 - share) * running if drawn < batches else 0.0
-    chunks = max(plan.interleave, len(pipeline.held(0, pp)))
     return Played(plan.schedule, pp, chunks, batches, drawn, tuple(turns), more)
 
 

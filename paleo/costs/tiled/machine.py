@@ -91,6 +91,7 @@ class Machine:
     memory_format: str = CONTIGUOUS
     attention: str | None = None
     persistent: bool = False
+    continuous: bool = False
     convolutions: ConvolutionChoice = CHOICE
 
     @property
@@ -182,6 +183,7 @@ def machine_for(target: Target) -> Machine:
         memory_format=target.memory_format,
         attention=target.attention,
         persistent=target.persistent,
+        continuous=target.continuous,
         convolutions=target.convolutions,
     )
 

@@ -161,6 +161,20 @@ class Cases:
         labels = {key: values[mask] for key, values in self.labels.items()}
         return Cases(self.measured[mask], self.ids[mask], labels, tuple(parts))
 
+    def keeping(self) -> Cases:
+        """Return the same cases, which keep what does not depend on constants: for many trials."""
+        return replace(self, parts=tuple(part.keeping() for part in self.parts))
+
+    def known(self, name: str) -> float | None:
+        """Return the mean of the values that a constant has for the cases, None where it has none.
+
+        Each kind of device counts the same, and so does each kind of link.
+        """
+        values = {
+            value for part in self.parts if (value := part.known(name)) is not None
+        }
+        return sum(values) / len(values) if values else None
+
     @property
     def devices(self) -> dict[str, Device]:
         """The devices of the cases, by name."""

@@ -19,8 +19,8 @@ from paleo.core.checks import check_choice
 from paleo.core.errors import Mistakes, SettingError, near_or_known
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Array, np
-from paleo.costs.tiled.constants import CONSTANTS, constants_of
 from paleo.measure.validate.cases import Cases, predict
+from paleo.measure.validate.link_constants import FITTED
 from paleo.measure.validate.least_squares import at_places, bound_of, divided, left_out, solve
 from paleo.measure.validate.statistics import Statistics, statistics
 
@@ -61,7 +61,9 @@ class CrossValidation:
     @property
     def on_bound(self) -> tuple[str, ...]:
         """The constants that a bound stopped."""
-        return tuple(name for name, value in self.constants.items() if bound_of(name, value))
+        return tuple(
+            name for name, value in self.constants.items() if bound_of(name, value, FITTED)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output; constants are in SI units."""
@@ -151,8 +153,8 @@ def fits(
 def _check(constants: Sequence[str], split: str, folds: int) -> None:
     mistakes = Mistakes()
     for name in constants:
-        if name not in CONSTANTS:
-            mistakes.add(f"fit: unknown constant {name!r}{near_or_known(name, CONSTANTS)}")
+        if name not in FITTED:
+            mistakes.add(f"fit: unknown constant {name!r}{near_or_known(name, FITTED)}")
     if not constants:
         mistakes.add("fit: expected the name of a constant or several")
     mistakes.check(check_choice, "split", split, SPLITS)
@@ -185,14 +187,12 @@ def fitted(
     generator = np.random.default_rng(seed)
     if len(cases) > most:
         cases = cases.select(np.sort(generator.choice(len(cases), most, replace=False)))
+    now = {name: cases.known(name) for name in constants}
+    if missing := [name for name, value in now.items() if value is None]:
+        raise SettingError(f"fit: no rows are of what {', '.join(missing)} are constants of")
     starts: list[dict[str, float]] = [
-        {name: _now(cases, name) for name in constants},
-        {name: at_places(name, 0.5) for name in constants},
+        {name: value for name, value in now.items() if value is not None},
+        {name: at_places(name, 0.5, FITTED) for name in constants},
     ]
-    return solve(lambda values: predict(cases, _MODEL, values), cases.measured, starts)
-
-
-def _now(cases: Cases, name: str) -> float:
-    """Return the mean of the values that the constant has for the devices of the cases."""
-    values = [float(constants_of(each)[name].value) for each in cases.devices.values()]
-    return sum(values) / len(values)
+    cases = cases.keeping()
+    return solve(lambda values: predict(cases, _MODEL, values), cases.measured, starts, FITTED)

@@ -10,6 +10,8 @@ from typing import Self
 from paleo.cluster import Device
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Array, Quantity
+from paleo.costs.tiled.constants import constants_of
+from paleo.measure.validate.link_constants import LINK_CONSTANTS
 from paleo.measure.validate.nets import Remembering
 
 
@@ -33,6 +35,16 @@ class CaseGroup(ABC):
     def at(self, keep: Array, index: Array) -> Self:
         """Return those of the cases that `keep` marks, at other places."""
         return replace(self, index=index)
+
+    def keeping(self) -> Self:
+        """Return the same, which keeps what does not depend on constants for other ones."""
+        return self
+
+    def known(self, name: str) -> float | None:
+        """Return the value that a constant has, None where it means nothing for these cases."""
+        if name in LINK_CONSTANTS:
+            return None
+        return float(constants_of(self.device)[name].value)
 
     @abstractmethod
     def describe(self, place: int) -> str:

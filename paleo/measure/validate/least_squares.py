@@ -62,9 +62,9 @@ def _place(name: str, value: float, known: Known = CONSTANTS) -> float:
     return (value - low) / (high - low)
 
 
-def bound_of(name: str, value: float) -> str:
+def bound_of(name: str, value: float, known: Known = CONSTANTS) -> str:
     """Return the bound that a constant is on: "lower", "upper", or "" for none."""
-    place = _place(name, value)
+    place = _place(name, value, known)
     return "lower" if place <= _ON_BOUND else "upper" if place >= 1 - _ON_BOUND else ""
 
 

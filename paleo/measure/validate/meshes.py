@@ -18,6 +18,7 @@ from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, ceil_div
 from paleo.core.units import GIB
 from paleo.measure.validate.groups import CaseGroup
+from paleo.measure.validate.link_constants import LINK_CONSTANTS, known_links, linked
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.mesh_nets import GptSizes, gpt, singles, with_layers
 from paleo.measure.validate.names import meant, net_of
@@ -29,6 +30,7 @@ from paleo.net.graph import build
 from paleo.net.spec import NetSpec
 from paleo.step.mesh import Mesh
 from paleo.step.meshed import Meshed, micro_batch_of
+from paleo.step.part import Part
 from paleo.step.scenario import scenario
 
 _DEGREES = re.compile(r"\b(tp|pp|dp|cp|ep|zero|interleave)(\d+)\b")
@@ -76,11 +78,22 @@ class MeshCase:
     cluster: Cluster
     settings: tuple[tuple[str, Any], ...]
 
-    def meshed(self, device: Device, **settings: Any) -> Meshed:
-        """Return the net on devices of this kind, under these settings besides its own."""
-        given = {"cluster": replace(self.cluster, device=device), **dict(self.settings), **settings}
-        found = scenario(self.net, **given)
-        return Meshed(found.net, found.plan, self.mesh)
+    def meshed(
+        self,
+        device: Device,
+        links: Mapping[str, Quantity] | None = None,
+        part: Part | None = None,
+        **settings: Any,
+    ) -> Meshed:
+        """Return the net on devices of this kind, under these settings besides its own.
+
+        `links` are constants of the links inside a node, as paleo.measure.validate.link_constants
+        has them; a `part` that was found with other devices or links is not built anew.
+        """
+        cluster = linked(replace(self.cluster, device=device), links or {})
+        found = scenario(self.net, **{"cluster": cluster, **dict(self.settings), **settings})
+        part = part.under_plan(found.plan) if part else None
+        return Meshed(found.net, found.plan, self.mesh, part)
 
     def memory_bytes(self, device: Device) -> int:
         """Return the bytes that tensors take on a device of the fullest stage.
@@ -95,20 +108,40 @@ class MeshCase:
 
 @dataclass(frozen=True, eq=False)
 class MeshGroup(CaseGroup):
-    """Rows of one step on a mesh."""
+    """Rows of one step on a mesh.
+
+    `parts` has what a device has of the net by cost model, where it is kept for other constants.
+    """
 
     case: MeshCase
+    parts: dict[str, Part] | None = None
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
-        figures = {name: Figure(value, "", "given") for name, value in constants.items()}
+        figures = {
+            name: Figure(value, "", "given")
+            for name, value in constants.items()
+            if name not in LINK_CONSTANTS
+        }
         device = replace(self.device, constants={**self.device.constants, **figures})
-        asked: dict[str, Any] = {"cost_model": pricing.model}
-        if not pricing.model.knows_attention_kernels:
+        model = pricing.model
+        asked: dict[str, Any] = {"cost_model": model}
+        if not model.knows_attention_kernels:
             asked["attention"] = None
-        meshed = self.case.meshed(device, **asked)
+        kept = {} if self.parts is None else self.parts
+        meshed = self.case.meshed(device, constants, kept.get(model.name), **asked)
+        kept[model.name] = meshed.part
         step = meshed.step(self.case.global_batch)
         found: Quantity = step.total(step.best_scheme)
         return found
+
+    def keeping(self) -> MeshGroup:
+        return replace(self, parts={})
+
+    def known(self, name: str) -> float | None:
+        links = known_links(self.case.cluster)
+        if name == "host" and (framework := dict(self.case.settings).get("framework")):
+            return float(FRAMEWORKS[framework].host_of(self.device))
+        return links.get(name) if name in LINK_CONSTANTS else super().known(name)
 
     @property
     def software(self) -> str:

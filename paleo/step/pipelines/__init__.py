@@ -16,6 +16,7 @@ PIPELINES.discover(
         "gpipe": "gpipe",
         "zero_bubble": "zero_bubble",
         "dualpipe": "dualpipe",
+        "dualpipev": "dualpipev",
     },
     others="base",
 )

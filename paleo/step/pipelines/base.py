@@ -1,6 +1,7 @@
 """The contract of a pipeline: seconds of stages and micro-batches become the seconds of all.
 
-Letters: p stages, m micro-batches, v chunks of the net that each stage has. To add one: a subclass
+Letters: p stages, m micro-batches, v chunks of the net that each stage has. Each stage has a device
+of its own, or a device several stages (`cuts`), or several devices each (`copies`). To add one: a subclass
 of Pipeline in a file of this folder, registered by `PIPELINES.add(name, instance)`.
 """
 
@@ -82,6 +83,10 @@ class Pipeline(ABC):
     interleaves: ClassVar[bool] = False
     #: Whether gradients of parameters are turns of their own.
     weights_apart: ClassVar[bool] = False
+    #: How many stages of the net there are for each device.
+    cuts: ClassVar[int] = 1
+    #: How many devices have each stage.
+    copies: ClassVar[int] = 1
 
     @abstractmethod
     def seconds(self, stages: Sequence[Work], batches: Quantity, chunks: int = 1) -> Quantity:
@@ -117,6 +122,10 @@ class Pipeline(ABC):
         """
         return (device,)
 
+    def home(self, stage: int, stages: int) -> int:
+        """Return the device that has a stage, the first if there are several."""
+        return stage
+
     def pairs(self, device: int, stages: int, batches: Quantity) -> Quantity:
         """Return how many forward passes of a device go on beside a backward pass of another."""
         return 0
@@ -145,10 +154,11 @@ class Pipeline(ABC):
         Of two turns at the same time each has its share of that.
         """
         count = len(stages)
-        held = [[stages[i] for i in self.held(device, count)] for device in range(count)]
-        slots = [_slots(self.turns(device, count, batches, chunks)) for device in range(count)]
+        devices = range(count // self.cuts)
+        held = [[stages[i] for i in self.held(device, count)] for device in devices]
+        slots = [_slots(self.turns(device, count, batches, chunks)) for device in devices]
         ends: dict[tuple[int, str, int, int], float] = {}
-        free, places = [0.0] * count, [0] * count
+        free, places = [0.0] * len(devices), [0] * len(devices)
         played: list[Played] = []
         while any(place < len(own) for place, own in zip(places, slots, strict=True)):
             before = sum(places)

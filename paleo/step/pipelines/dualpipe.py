@@ -36,6 +36,7 @@ class DualPipe(Pipeline):
         "beside backward ones, whose messages they hide"
     )
     weights_apart = True
+    copies = 2
 
     def check(self, stages: int, batches: int) -> None:
         """Raise SettingError for an odd number of stages or micro-batches, or too few of these."""

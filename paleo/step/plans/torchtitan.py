@@ -15,13 +15,13 @@ _SCHEDULES = {
     "1f1b": ("1f1b", 1),
     "gpipe": ("gpipe", 1),
     "interleaved1f1b": ("1f1b", 2),
+    "dualpipev": ("dualpipev", 1),
 }
 #: Those that Paleo has not, and what comes near.
 _NEAR = {
     "loopedbfs": ("gpipe", 1),
     "interleavedzerobubble": ("zero_bubble", 1),
     "zbvzerobubble": ("zero_bubble", 1),
-    "dualpipev": ("zero_bubble", 1),
 }
 _FLOATS = ("bfloat16", "float16", "float32")
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from paleo.costs.tiled.constants import CONSTANTS
+from paleo.measure.validate.link_constants import FITTED
 from paleo.measure.validate import KEYS, Group, Report, Unpredicted
 from paleo.measure.validate.crossvalidate import CrossValidation
 from paleo.views.charts.numbers import counted
@@ -180,7 +180,7 @@ def fit_table(fits: Iterable[CrossValidation], constants: Sequence[str]) -> Tabl
 
 
 def _value(name: str, value: float) -> str:
-    unit = CONSTANTS[name].unit
+    unit = FITTED[name].unit
     if unit == "s":
         return f"{value * 1e6:.3g} us"
     return f"{value:.3g}" if unit == "1" else f"{value:.3g} {unit}"
