@@ -19,11 +19,12 @@ from paleo.net.graph import Graph, Node, build, cached_for_net, typical
 from paleo.net.spec import LayerSpec, NetSpec, Sweep
 from paleo.step.passes import keep_shape
 
-NONE, FUSED_LINEAR = "none", "fused_linear"
+NONE, FUSED_LINEAR, IN_STEPS = "none", "fused_linear", "in_steps"
 #: What is said of each.
 LOSSES = {
     "cross_entropy": "the logarithms of all words' probabilities are written, as by PyTorch",
     "fused": "one kernel of a row of scores writes none",
+    IN_STEPS: "each step is a kernel in fp32, as by Megatron-LM without cross-entropy-loss-fusion",
     FUSED_LINEAR: "the last product is in it too, chunk by chunk: scores are never all there",
     NONE: "no loss",
 }
@@ -86,7 +87,7 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
 
     labels = _free("labels", net)
     *before, head = net.layers
-    judged = Loss(fused=loss != "cross_entropy")
+    judged = Loss(fused=loss not in ("cross_entropy", IN_STEPS), in_steps=loss == IN_STEPS)
     added = (LayerSpec(_free("loss", net), judged, (head.name, labels)),)
     if loss == FUSED_LINEAR:
         added = (_joined(net, head, labels),)

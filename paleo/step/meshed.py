@@ -478,9 +478,9 @@ class Meshed:
                 for own, one, stage in zip(memory, ones, stages, strict=True)
             ]
         return tuple(
-            together(device, [memory[i] for i in self.pipeline.held(device, self.count)]).with_slack(
-                plan.slack
-            )
+            together(
+                device, [memory[i] for i in self.pipeline.held(device, self.count)]
+            ).with_slack(plan.slack)
             for device in range(mesh.pp)
         )
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
+from paleo.cluster import Device
 from paleo.cluster.collectives import AUTO
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.cluster.topology import Group
@@ -23,11 +24,15 @@ from paleo.net.graph import Graph
 from paleo.net.scaled import messages
 from paleo.net.spec import NetSpec
 from paleo.step.mesh import Mesh
-from paleo.step.passes import BACKWARD, FORWARD, exchange_time
+from paleo.step.passes import BACKWARD, FORWARD, PassTime, exchange_time
 from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
 from paleo.step.recompute import Recompute
 
+#: Both passes, the seconds of each's nodes, and those of the gradients of parameters.
+_Passes: TypeAlias = (
+    "tuple[tuple[PassTime, PassTime], tuple[list[Quantity], list[Quantity]], list[Quantity]]"
+)
 #: The kinds of groups whose exchanges stand in a net, by their names there.
 KINDS_OF_GROUPS = {"tensor": "tp", "context": "cp", "expert": "ep"}
 
@@ -56,7 +61,9 @@ class Part:
         part = divided_by_experts(part, plan.ep)
         again = not plan.software.keeps_gathered
         self.net = divided(part, plan.tp, sequence=plan.sequence_parallel, again=again)
-        self._graphs: dict[int, Graph] = {}
+        self._graphs: dict[Quantity, Graph] = {}
+        #: What was computed last: the device and the micro-batch, and its passes.
+        self._computed: list[tuple[Device, Quantity, _Passes]] = []
         self._begin(plan)
 
     def _begin(self, plan: Plan) -> None:
@@ -104,12 +111,7 @@ class Part:
         """
         plan = self.plan
         graph = self._graph(micro_batch)
-        passes = plan.passes(graph)
-        forward, backward = ([layer.seconds for layer in each.layers] for each in passes)
-        weights: list[Quantity] = [0.0] * len(graph.nodes)
-        if PIPELINES[plan.schedule].weights_apart:
-            apart = plan.estimate(graph, (Pass.WEIGHT_GRADIENT,))
-            weights = [layer.seconds for layer in apart.layers]
+        passes, (forward, backward), weights = self._passes(graph, micro_batch)
         sent = self._sent(graph, forward, backward)
         found = []
         for recompute in recomputes:
@@ -122,6 +124,26 @@ class Part:
                     back[i] = back[i] + ahead[i]
             found.append(Seconds(forward, backward, weights, again, both))
         return graph, found
+
+    def _passes(self, graph: Graph, micro_batch: Quantity) -> _Passes:
+        """Return both passes, the seconds of their nodes, and those of parameters' gradients.
+
+        Those of the last device and micro-batch are kept: a plan may differ in links alone.
+        """
+        plan = self.plan
+        for device, batch, known in self._computed:
+            if not is_array(micro_batch) and batch == micro_batch and device == plan.device:
+                return known
+        passes = plan.passes(graph)
+        forward, backward = ([layer.seconds for layer in each.layers] for each in passes)
+        weights: list[Quantity] = [0.0] * len(graph.nodes)
+        if PIPELINES[plan.schedule].weights_apart:
+            apart = plan.estimate(graph, (Pass.WEIGHT_GRADIENT,))
+            weights = [layer.seconds for layer in apart.layers]
+        found = passes, (forward, backward), weights
+        if not is_array(micro_batch):
+            self._computed[:] = [(plan.device, micro_batch, found)]
+        return found
 
     def _sent(
         self, graph: Graph, forward: list[Quantity], backward: list[Quantity]

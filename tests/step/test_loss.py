@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import paleo
-from paleo.core.operations import LAYER_PASSES, total_work
+from paleo.core.operations import LAYER_PASSES, Kind, Pass, total_work
 from paleo.net.layers.losses import LinearCrossEntropy, Loss
 from paleo.step.loss import LOSSES, with_loss
 
@@ -84,6 +84,24 @@ def test_a_step_reads_and_writes_scores_as_often_as_pytorch() -> None:
     assert moved("cross_entropy") == 4 * (6 * SCORES + 3 * rows + N)
     # Forward: read. Backward: read, written. Labels twice, a sum a row twice, a loss a sample.
     assert moved("fused") == 4 * (3 * SCORES + 4 * rows + N)
+    # Forward: read for the largest and for the sum, each a number a row; read and written where
+    # they were less the largest, as exponentials and as probabilities. Backward: the same once.
+    assert moved("in_steps") == 4 * (10 * SCORES + 3 * rows)
+
+
+def test_a_loss_in_steps_casts_scores_to_fp32_and_keeps_probabilities() -> None:
+    """Of halves 2 and 4 bytes a score both ways; fp32 from then on, whatever scores are."""
+    graph = paleo.build(with_loss(model(), "in_steps"), dtype="bf16")
+    node = graph.nodes[-1]
+    ahead = graph.operations(node, Pass.FORWARD)
+    back = graph.operations(node, Pass.INPUT_GRADIENT)
+    assert sum(each.kind is Kind.COPY for each in (*ahead, *back)) == 2
+    work = total_work((*ahead, *back))
+    moved = int(work.bytes_read + work.bytes_written)
+    rows = N * T
+    assert moved == (2 + 4) * 2 * SCORES + 4 * 10 * SCORES + 4 * 2 * rows + 2 * rows
+    kept = node.layer.keeps(node.inputs, 2, (True, False))
+    assert (kept.saved, kept.inputs) == (4 * SCORES, (1,))
 
 
 def test_memory_has_logarithms_and_two_gradients() -> None:

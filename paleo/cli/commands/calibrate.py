@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from paleo.cli.options import (
 from paleo.cli.plotting import Plot, plot_option_of
 from paleo.cli.printing import say
 from paleo.cli.progress import progress
+from paleo.core.errors import PaleoError
 from paleo.core.tensor import DTYPES
 from paleo.measure.calibrate import calibrate, calibrate_from
+from paleo.measure.calibrate.file import network_toml
 from paleo.measure.executors import EXECUTORS
 from paleo.step.declarations import declared
 from paleo.step.settings import MaybeDeviceSettings
@@ -48,6 +51,13 @@ from paleo.views.tables.calibration import calibration_tables
     help="Fit to the timings in this file instead of measuring: rows as for `paleo validate`, or "
     "what `paleo profile --format=csv` printed.",
 )
+@click.option(
+    "--links",
+    type=click.Path(),
+    metavar="FILE.toml",
+    help="With --from: write the links inside a node here, whose constants rows of steps on "
+    "several devices tell, too.",
+)
 @choice_option("executor", EXECUTORS, "torch", "The framework that runs what is measured.")
 @place_option
 @names_option("dtype", default="fp32", completed=DTYPES, help="Element types to measure.")
@@ -66,6 +76,7 @@ from paleo.views.tables.calibration import calibration_tables
 def command(
     file: str,
     rows: str | None,
+    links: str | None,
     name: str | None,
     device: str | None,
     output: Output,
@@ -88,11 +99,17 @@ def command(
       paleo calibrate -o mymachine.toml
       paleo calibrate --place=cuda --dtype=fp32,bf16 -o mygpu.toml
       paleo calibrate --from=mine.csv --device_name=T4 -o t4.toml --plot=fit.svg
+      paleo calibrate --from=steps.csv -o gpu.toml --links=link.toml
       paleo simulate resnet50 --device=mymachine.toml
     """  # noqa: D301 (click takes the control character, not the escape)
     if rows is not None:
         for option in filter(is_given, measuring):
             raise click.UsageError(f"--{option} does not go with --from, which measures nothing")
+    if links is not None:
+        if rows is None:
+            raise click.UsageError("--links goes with --from: one device has none")
+        check_file(links)
+        check_apart("output", file, "links", links)
     check_file(file)
     check_apart("output", file, "plot", plot.file)
     settings: dict[str, Any] = {
@@ -108,6 +125,10 @@ def command(
     except KeyboardInterrupt:
         say("interrupted: nothing is written")
         return 130
+    if links is not None:
+        if result.links is None:
+            raise PaleoError("links: no rows are of steps that tell constants of links in a node")
+        write_file(links, network_toml(replace(result.links, name=Path(links).stem)))
     write_file(file, result.to_toml())
     verbose(f"{file}: {result.device.title}")
     plot.write(

@@ -21,9 +21,9 @@ from paleo.cli.plotting import Plot, plot_option_of, scattered
 from paleo.cli.printing import say
 from paleo.core.errors import SettingError
 from paleo.costs import COST_MODELS
-from paleo.costs.tiled.constants import CONSTANTS
 from paleo.measure.validate import KEYS, Selection, validate
 from paleo.measure.validate.crossvalidate import PER, SPLITS, fits
+from paleo.measure.validate.link_constants import FITTED
 from paleo.measure.validate.report import BY
 from paleo.views.answers.measuring import validation_answer
 from paleo.views.tables import validation as views
@@ -49,7 +49,7 @@ from paleo.views.tables import validation as views
 )
 @names_option(
     "fit",
-    CONSTANTS,
+    FITTED,
     help="Fit these constants of the cost model tiled to the rows; print the errors on these rows "
     "and on rows that were left out (cross-validation). Constants",
 )

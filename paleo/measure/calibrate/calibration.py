@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from paleo.cluster import Device, Figure, find_device
+from paleo.cluster import Device, Figure, Network, find_device
 from paleo.cluster.calibration_record import CalibrationRecord, TimedPoint
 from paleo.core.attributes import attributes
 from paleo.core.checks import is_number, listed, shown
@@ -36,6 +36,7 @@ from paleo.measure.executors import Executor, find_executor
 from paleo.measure.executors.executor import INFERENCE
 from paleo.measure.profile.setup import Progress, no_progress
 from paleo.measure.validate.cases import Unpredicted
+from paleo.measure.validate.link_constants import FITTED, LINK_CONSTANTS, calibrated
 from paleo.step.passes import checked_target
 from paleo.step.settings import DeviceLike
 
@@ -54,13 +55,15 @@ class Calibration(Result):
     """A device with fitted constants, and what they are worth.
 
     `device.calibration` has the errors and the points. `unpredicted` are the rows of a file
-    that could not be used. `interrupted` tells that there would have been more to measure.
+    that could not be used. `interrupted` tells that there would have been more to measure. `links`
+    are those inside a node with their fitted constants, where rows of steps on a mesh told any.
     """
 
     device: Device
     constants: tuple[Fitted, ...]
     unpredicted: tuple[Unpredicted, ...] = ()
     interrupted: bool = False
+    links: Network | None = None
 
     @property
     def record(self) -> CalibrationRecord:
@@ -80,7 +83,7 @@ class Calibration(Result):
             "constants": {
                 each.name: {
                     "value": each.value,
-                    "unit": CONSTANTS[each.name].unit,
+                    "unit": FITTED[each.name].unit,
                     "before": each.before,
                     "least_of_folds": each.least,
                     "most_of_folds": each.most,
@@ -250,7 +253,11 @@ def calibrate_from(
     )
     source = f"fitted by paleo calibrate to {stem}, {record.date}"
     device = _with(f"{base.title}, calibrated", base, solution, record, source)
-    return Calibration(replace(device, name=name), solution.constants, found.unpredicted)
+    own = {each.name: each.value for each in solution.constants if each.name in LINK_CONSTANTS}
+    links = calibrated(found.links, own, source) if found.links and own else None
+    return Calibration(
+        replace(device, name=name), solution.constants, found.unpredicted, links=links
+    )
 
 
 def _with(
@@ -259,7 +266,8 @@ def _with(
     """Return the device of a solution with its constants and the record of it."""
     device = solution.device
     constants = dict(device.constants)
-    for each in solution.constants:
+    fitted = [each for each in solution.constants if each.name in CONSTANTS]
+    for each in fitted:
         note = f"on its {each.bound} bound" if each.bound else ""
         constants[each.name] = Figure(float(f"{each.value:.6g}"), "", source, note)
     return replace(
@@ -272,7 +280,7 @@ def _with(
             record,
             notes=(*record.notes, *solution.notes),
             base=base.name if base else "",
-            fitted=tuple(each.name for each in solution.constants),
+            fitted=tuple(each.name for each in fitted),
             on_bound=tuple(each.name for each in solution.constants if each.bound),
             errors=solution.errors,
         ),

@@ -1,11 +1,11 @@
-"""A device as the text of a device file."""
+"""A device, or links, as the text of a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from paleo.cluster import Device, Figure
+from paleo.cluster import Device, Figure, Network
 from paleo.cluster.calibration_record import CalibrationRecord
 from paleo.cluster.figures import OWN
 from paleo.core.attributes import attributes
@@ -17,6 +17,7 @@ _UNITS = {
     "bytes/s": (1e9, "GB/s"),
     "FLOP/s": (1e9, "GFLOP/s"),
     "W": (1, "W"),
+    "s": (1e-6, "us"),
 }
 _MIB = 2**20
 
@@ -30,6 +31,21 @@ def to_toml(device: Device) -> str:
     if sources:
         lines += ["", "[sources]", *_lines(sources)]
     return "\n".join([*lines, *entries]) + "\n"
+
+
+def network_toml(network: Network) -> str:
+    """Return the text of a file that reads to these links, as `paleo.find_network` does."""
+    keys = {text: key for key, text in network.sources.items()}
+    lines = [*_given(network, "name", "title")]
+    if network.sources:
+        lines += ["", "[sources]", *_lines(network.sources)]
+    written = {name: _figure(figure, keys) for name, figure in network.figures.items()}
+    lines += ["", "[figures]", *_lines(written)]
+    if network.nccl:
+        own = {name: _figure(figure, keys) for name, figure in network.nccl.figures.items()}
+        told = {"kind": network.nccl.kind} | ({"ll128": True} if network.nccl.ll128 else {})
+        lines += ["", "[nccl]", *_lines(told | own)]
+    return "\n".join(lines) + "\n"
 
 
 def _lines(values: Mapping[str, Any]) -> Iterator[str]:
@@ -157,6 +173,8 @@ def _value(value: Any) -> str:
         return "{ " + ", ".join(_lines(value)) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
     if not isinstance(value, str):
         return repr(value)
     # Strings of JSON are strings of TOML, which also refuses a delete character as it is.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from paleo.cluster import Device
@@ -26,6 +27,7 @@ from paleo.measure.validate.least_squares import (
     left_out,
     solve,
 )
+from paleo.measure.validate.link_constants import FITTED
 from paleo.measure.validate.statistics import statistics
 
 #: Constants by name.
@@ -54,13 +56,19 @@ class Problem:
     """Measurements to fit to: seconds, kinds, and what no two folds may share, one each.
 
     `learn` returns what is known from some of them (by their places): the device with its
-    figures, and, of any of them, the predictions for that device.
+    figures, and, of any of them, the predictions for that device. `known` are values of constants
+    that others say than the device: the software of the rows, their links. Of rows that take long
+    to predict a fit makes `steps`, from the constants as they are, which hold within a `spread`
+    (`least_squares.solve`).
     """
 
     measured: Array
     kinds: Sequence[str]
     keys: Sequence[str]
     learn: Callable[[Array], tuple[Device, Callable[[Array], Prediction]]]
+    known: Mapping[str, float] = field(default_factory=dict)
+    steps: int | None = None
+    spread: float | None = None
 
     def masks(self) -> dict[str, Array]:
         """Return for each kind which measurements are of it."""
@@ -108,10 +116,10 @@ def solved(problem: Problem, progress: Progress, own_rates: Sequence[str] = ()) 
     everything = np.arange(count)
     device, predictions = problem.learn(everything)
     predict = predictions(everything)
-    start = {
+    start = dict(problem.known) | {
         name: float(constants_of(device)[name].value)
         for name in ORDER
-        if device.kind != "cpu" or name not in _OF_GPUS
+        if name not in problem.known and (device.kind != "cpu" or name not in _OF_GPUS)
     }
     names = _told(predict, start, count // _FOR_EACH)
     if not names:
@@ -127,11 +135,13 @@ def solved(problem: Problem, progress: Progress, own_rates: Sequence[str] = ()) 
     with progress("fitting", 1 + folds) as advance:
         advance("to all")
         now = {name: start[name] for name in names}
-        middle = {name: at_places(name, 0.5) for name in names}
+        middle = {name: at_places(name, 0.5, FITTED) for name in names}
         # What is 0 unless measured, such as the host's time, makes short kernels longer, as their
         # launch does: a fit that begins with some of it may end where it stands for the launch.
         without = {name: value if now[name] else 0.0 for name, value in middle.items()}
-        values = solve(predict, problem.measured, [now, middle, without])
+        starts = [now] if problem.steps else [now, middle, without]
+        how = (FITTED, problem.steps, problem.spread)
+        values = solve(predict, problem.measured, starts, *how)
         names = _kept(predict, values, start) or names
         values = {name: values[name] for name in names}
         if folds:
@@ -139,7 +149,8 @@ def solved(problem: Problem, progress: Progress, own_rates: Sequence[str] = ()) 
             def fit(places: Array, number: int) -> tuple[dict[str, float], Any]:
                 advance(f"without part {number + 1}")
                 _, learnt = problem.learn(places)
-                return solve(learnt(places), problem.measured[places], [values]), learnt
+                chosen, rows = learnt(places), problem.measured[places]
+                return solve(chosen, rows, [values], *how), learnt
 
             held_out, of_folds = left_out(
                 numbers, folds, fit, lambda places, fitted: _one(fitted[1](places), fitted[0])
@@ -177,7 +188,7 @@ def _told(predict: Prediction, start: _Values, most: int) -> tuple[str, ...]:
     for name in start:
         if len(found) >= most:
             break
-        low, high = predict({name: at_places(name, np.array([0.25, 0.75]))})
+        low, high = predict({name: at_places(name, np.array([0.25, 0.75]), FITTED)})
         moved = np.abs(np.log(high / low)) >= math.log1p(_MOVED)
         if moved.sum() >= _LEAST:
             found.append(name)
@@ -202,7 +213,7 @@ def _fitted(
 ) -> Iterator[Fitted]:
     """Yield the constants of a fit beside what they were before, and in the folds."""
     for name, value in values.items():
-        bound = bound_of(name, value)
+        bound = bound_of(name, value, FITTED)
         if bound == "upper" and name in own_rates:
             bound = ""
         others = [fold[name] for fold in folds]

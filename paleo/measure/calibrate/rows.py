@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from paleo.cluster import Device, find_device
+from paleo.cluster import Device, Network, find_device
 from paleo.core.checks import shown
 from paleo.core.errors import MeasurementError, Mistakes, PaleoError
 from paleo.core.frozen import NamedTuple, dataclass
@@ -42,11 +42,18 @@ from paleo.measure.validate.cases import (
     unpredicted_rows,
 )
 from paleo.measure.validate.least_squares import Prediction
+from paleo.measure.validate.link_constants import LINK_CONSTANTS
 from paleo.measure.validate.measured import read_measurements, read_text
+from paleo.measure.validate.meshes import MeshGroup
 from paleo.net.graph import Graph, build
 from paleo.net.load import load
 from paleo.step.passes import keep_shape, needed_gradients
 from paleo.step.settings import DeviceLike
+
+#: Steps of a fit to rows of steps on meshes: each predicts all of them a dozen times, and few are
+#: worth another after so many. Few rows do not tell all constants: they hold within a factor of e,
+#: as `least_squares.solve` says.
+STEPS, SPREAD = 8, 1.0
 
 
 @dataclass(frozen=True)
@@ -61,13 +68,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a file that can be predicted, as a problem, and those that cannot."""
+    """The rows of a file that can be predicted, as a problem, and those that cannot.
+
+    `links` are those inside the nodes of rows of steps on a mesh, if they are of one kind.
+    """
 
     device: Device
     problem: Problem
     rows: tuple[Row, ...]
     unpredicted: tuple[Unpredicted, ...]
     notes: tuple[str, ...] = ()
+    links: Network | None = None
 
 
 def read_rows(path: str | os.PathLike[str], device: DeviceLike | None) -> Rows:
@@ -127,10 +138,24 @@ def _of_measurements(file: str, base: Device | None) -> Rows:
         for direction, quantity in zip(labels["direction"], labels["quantity"], strict=True)
     ]
     rows = tuple(map(Row, labels["kind"], whats, parts, labels["dtype"]))
+    meshes = [part for part in cases.parts if isinstance(part, MeshGroup)]
+    links = list({network.name: network for part in meshes if (network := part.links)}.values())
+    told = ["host", *(LINK_CONSTANTS if len(links) == 1 else ())]
+    known = {name: value for name in told if (value := cases.known(name)) is not None}
+    kept = cases.keeping()
     problem = Problem(
-        cases.measured, [row.kind for row in rows], keys, lambda _: (device, _predicting(cases))
+        cases.measured,
+        [row.kind for row in rows],
+        keys,
+        lambda _: (device, _predicting(kept)),
+        known if meshes else {},
+        *((STEPS, SPREAD) if meshes else ()),
     )
-    return Rows(device, problem, rows, tuple(unpredicted), tuple(notes))
+    found = links[0] if len(links) == 1 else None
+    if len(links) > 1:
+        several = ", ".join(network.name for network in links)
+        notes.append(f"rows have several kinds of links inside nodes, {several}: none is fitted")
+    return Rows(device, problem, rows, tuple(unpredicted), tuple(notes), found)
 
 
 def _predicting(cases: Cases) -> Callable[[Array], Prediction]:

@@ -170,9 +170,7 @@ class Cases:
 
         Each kind of device counts the same, and so does each kind of link.
         """
-        values = {
-            value for part in self.parts if (value := part.known(name)) is not None
-        }
+        values = {value for part in self.parts if (value := part.known(name)) is not None}
         return sum(values) / len(values) if values else None
 
     @property

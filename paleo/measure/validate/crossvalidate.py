@@ -20,8 +20,8 @@ from paleo.core.errors import Mistakes, SettingError, near_or_known
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Array, np
 from paleo.measure.validate.cases import Cases, predict
-from paleo.measure.validate.link_constants import FITTED
 from paleo.measure.validate.least_squares import at_places, bound_of, divided, left_out, solve
+from paleo.measure.validate.link_constants import FITTED
 from paleo.measure.validate.statistics import Statistics, statistics
 
 #: What the cases can be divided by.
@@ -182,8 +182,14 @@ def fitted(
     *,
     most: int = 4000,
     seed: int = 0,
+    steps: int | None = None,
+    spread: float | None = None,
 ) -> dict[str, float]:
-    """Return the values of constants that fit these cases best, as `fit` describes."""
+    """Return the values of constants that fit these cases best, as `fit` describes.
+
+    With `steps` it makes so many, from the constants as they are alone; `spread` is that of
+    `least_squares.solve`.
+    """
     generator = np.random.default_rng(seed)
     if len(cases) > most:
         cases = cases.select(np.sort(generator.choice(len(cases), most, replace=False)))
@@ -195,4 +201,11 @@ def fitted(
         {name: at_places(name, 0.5, FITTED) for name in constants},
     ]
     cases = cases.keeping()
-    return solve(lambda values: predict(cases, _MODEL, values), cases.measured, starts, FITTED)
+    return solve(
+        lambda values: predict(cases, _MODEL, values),
+        cases.measured,
+        starts[:1] if steps else starts,
+        FITTED,
+        steps,
+        spread,
+    )

@@ -73,21 +73,35 @@ def solve(
     measured: Array,
     starts: Sequence[Mapping[str, float]],
     known: Known = CONSTANTS,
+    most: int | None = None,
+    spread: float | None = None,
 ) -> dict[str, float]:
     """Return the values of constants whose predictions fit the measured seconds best.
 
     Each start has a value for every constant, which lies within the bounds in `known`; the best end
-    is taken. Raises PaleoError where SciPy is missing.
+    is taken, after `most` steps from each where that is given. With `spread`, a constant that is
+    off from its first start by such a share counts as much as a case that is off by a tenth: what
+    few cases do not tell stays as it was known. Raises PaleoError where SciPy is missing.
     """
     least_squares = extra("scipy.optimize", "fitting", "SciPy").least_squares
     names = list(starts[0])
     logs = np.log(measured)
 
+    first = starts[0]
+    held = [name for name in names if first[name] > 0 and spread]
+
     def residuals(trials: Array) -> Array:
-        """Return log(predicted / measured) of trials, P x constants, as P x cases."""
+        """Return log(predicted / measured) of trials, P x constants, as P x cases.
+
+        Behind these stand those of the constants themselves.
+        """
         values = {name: at_places(name, trials[:, i], known) for i, name in enumerate(names)}
         logarithms: Array = np.log(predict(values)) - logs
-        return logarithms
+        if not held or not spread:
+            return logarithms
+        least = 1e-3  # of what was known: a constant may be 0
+        moved = [np.log(np.maximum(values[name] / first[name], least)) for name in held]
+        return np.concatenate([logarithms, _SOFT / spread * np.stack(moved, axis=-1)], axis=-1)
 
     def jacobian(place: Array) -> Array:
         steps = np.where(place > 0.5, -_STEP, _STEP)
@@ -107,6 +121,7 @@ def solve(
                 f_scale=_SOFT,
                 xtol=_TOLERANCE,
                 ftol=_TOLERANCE,
+                max_nfev=most,
             )
             for start in starts
         ),

@@ -6,10 +6,10 @@ kind of link, with bounds around all links that were fitted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from paleo.cluster import Cluster, Network
+from paleo.cluster import Cluster, Figure, Network
 from paleo.core.quantity import Quantity
 from paleo.costs.tiled.constants import CONSTANTS, Constant
 
@@ -64,12 +64,33 @@ def with_links(network: Network, constants: Mapping[str, Quantity]) -> Network:
     return replace(network, nccl=replace(network.nccl, figures=figures))
 
 
+def calibrated(network: Network, constants: Mapping[str, float], source: str) -> Network:
+    """Return a network of links with these constants, which `source` says where they are from."""
+    found = with_links(network, {name: float(f"{constants[name]:.6g}") for name in constants})
+    assert found.nccl
+
+    def said(figures: Mapping[str, Figure], names: Iterable[str]) -> dict[str, Figure]:
+        own = {name: replace(figures[name], source=source, note="") for name in names}
+        return {**figures, **own}
+
+    names = {name[len(_PREFIX) :] for name in constants if name != _SHARE}
+    rates = {"bandwidth"} if _SHARE in constants else set()
+    return replace(
+        found,
+        title=f"{network.title}, calibrated",
+        aliases=(),
+        figures=said(found.figures, rates),
+        nccl=replace(found.nccl, figures=said(found.nccl.figures, names | rates)),
+        sources={**network.sources, "calibration": source},
+        own_bandwidth_2017=None,
+        note_2017="",
+    )
+
+
 def linked(cluster: Cluster, constants: Mapping[str, Quantity]) -> Cluster:
     """Return the cluster with those of these constants that are of links inside its nodes."""
     network = link_of(cluster)
     if network is None or not constants.keys() & LINK_CONSTANTS.keys():
         return cluster
     inner, *outer = cluster.tiers
-    return replace(
-        cluster, tiers=(replace(inner, network=with_links(network, constants)), *outer)
-    )
+    return replace(cluster, tiers=(replace(inner, network=with_links(network, constants)), *outer))

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from paleo.cluster import Cluster, Device, cluster_names, find_cluster
+from paleo.cluster import Cluster, Device, Network, cluster_names, find_cluster
 from paleo.cluster.figures import Figure
 from paleo.cluster.frameworks import FRAMEWORKS
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, ceil_div
 from paleo.core.units import GIB
 from paleo.measure.validate.groups import CaseGroup
-from paleo.measure.validate.link_constants import LINK_CONSTANTS, known_links, linked
+from paleo.measure.validate.link_constants import LINK_CONSTANTS, known_links, link_of, linked
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.mesh_nets import GptSizes, gpt, singles, with_layers
 from paleo.measure.validate.names import meant, net_of
@@ -136,6 +136,11 @@ class MeshGroup(CaseGroup):
 
     def keeping(self) -> MeshGroup:
         return replace(self, parts={})
+
+    @property
+    def links(self) -> Network | None:
+        """The links inside a node, if there are several devices and collectives were measured."""
+        return link_of(self.case.cluster)
 
     def known(self, name: str) -> float | None:
         links = known_links(self.case.cluster)
@@ -365,11 +370,12 @@ def _named(row: Measurement) -> NetSpec:
 
 
 #: Megatron-DeepSpeed and Megatron-LM of 2021 and 2022: dropout, attention in steps, of which the
-#: softmax's kernel scales and masks as well (megatron/model/fused_softmax.py), no gradients are
-#: exchanged before the backward pass is done, and all of the forward pass is computed again.
+#: softmax's kernel scales and masks as well (megatron/model/fused_softmax.py), a loss in steps (its
+#: fusion, megatron/core/fusions/fused_cross_entropy.py, came later), no gradients are exchanged
+#: before the backward pass is done, and all of the forward pass is computed again.
 _MEGATRON: Mapping[str, Any] = {
     "framework": "megatron", "dtype": "fp16", "optimizer": "adamw", "clip_gradients": True,
-    "scale_loss": True, "loss": "fused", "recompute": "full",
+    "scale_loss": True, "loss": "in_steps", "recompute": "full",
 }  # fmt: skip
 #: mosaicml/llm-foundry, scripts/train/benchmarking/submit_benchmarks.py: attn_impl triton, which is
 #: FlashAttention of early 2023 in Triton; llmfoundry's fused cross entropy; Composer's gradient

@@ -37,6 +37,8 @@ _LOSSES = (
     "other",
 )
 
+#: Bytes of a number in fp32.
+_FULL = 4
 #: Those whose labels are classes.
 _BY_CLASS = ("softmax_cross_entropy", "cross_entropy", "hinge")
 #: Those that need no more than what they compare.
@@ -90,6 +92,11 @@ class Loss(_Judging):
         "whether one kernel computes it of each row of scores, and writes no logarithms of them",
         default=False,
     )
+    in_steps: bool = key(
+        Flag(),
+        "whether each step of a softmax is a kernel in fp32, which writes where it read",
+        default=False,
+    )
 
     @property
     def by_class(self) -> bool:
@@ -108,6 +115,8 @@ class Loss(_Judging):
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         (step,) = super().operations(Pass.FORWARD, inputs, element_size)
         assert isinstance(step, Stream)
+        if self.in_steps:
+            return _in_steps(step, direction, inputs[0], element_size)
         if self.fused:
             return (_of_rows(step, direction, inputs, element_size),)
         if self.function == _LOSSES[0]:
@@ -125,6 +134,9 @@ class Loss(_Judging):
         found = tuple(range(len(inputs)))
         if self.function in _OF_DIFFERENCES:
             return MemoryNeeds(inputs=found)
+        if self.in_steps:
+            # Probabilities in fp32, where the scores have been, and their gradient is.
+            return MemoryNeeds(inputs=found[1:], saved=_FULL * num_elements(inputs[0]))
         if self.fused:
             return MemoryNeeds(inputs=found, saved=4 * num_elements(inputs[0][:-1]))
         # The scores' logarithms, and their gradient on the way to that of the scores.
@@ -153,6 +165,42 @@ def _by_logarithms(step: Stream, direction: Pass, row: Quantity, picked: Quantit
     return (
         replace(step, reads=tuple(labels), writes=(scores,), direction=direction, roles=kept),
         replace(softmax, reads=(scores, scores), passes=2, roles=(Role.AGAIN, Role.KEPT)),
+    )
+
+
+def _in_steps(step: Stream, direction: Pass, scores: Shape, element_size: int) -> Operations:
+    """Return a softmax cross entropy of scores as Megatron-LM composes it.
+
+    Scores are cast to fp32 (gpt_model.py, output.float()). Of these the largest of a row is found
+    and subtracted, exponentials are taken and summed up, and divided by the sum; backward the
+    probabilities, but for the right words' less 1, are multiplied by the loss's gradient and cast
+    back (megatron/mpu/cross_entropy.py, later core/tensor_parallel/cross_entropy.py).
+    """
+    count = num_elements(scores)
+    half, full, rows = (
+        (element_size * count,),
+        (_FULL * count,),
+        (_FULL * num_elements(scores[:-1]),),
+    )
+    labels = step.reads[1:]
+
+    def kernel(kind: Kind, reads: Shape, writes: Shape, label: str, role: Role) -> Stream:
+        roles = (role, *[Role.KEPT] * (len(reads) - 1))
+        return Stream(kind, reads, writes, direction=direction, label=label, roles=roles)
+
+    cast = element_size != _FULL
+    if direction is Pass.FORWARD:
+        return (
+            *([kernel(Kind.COPY, half, full, "cast of scores", Role.AGAIN)] if cast else []),
+            kernel(Kind.REDUCTION, full, rows, "largest score", Role.AGAIN),
+            kernel(Kind.ELEMENTWISE, full, full, "scores less the largest", Role.AGAIN),
+            kernel(Kind.ELEMENTWISE, full, full, "exponentials", Role.AGAIN),
+            kernel(Kind.REDUCTION, full, rows, "sum of exponentials", Role.AGAIN),
+            kernel(Kind.ELEMENTWISE, full, full, "probabilities", Role.AGAIN),
+        )
+    return (
+        kernel(Kind.ELEMENTWISE, (*full, *labels), full, "gradient of scores", Role.KEPT),
+        *([kernel(Kind.COPY, full, half, "cast of the gradient", Role.AGAIN)] if cast else []),
     )
 
 

@@ -1,8 +1,8 @@
 """The contract of a pipeline: seconds of stages and micro-batches become the seconds of all.
 
 Letters: p stages, m micro-batches, v chunks of the net that each stage has. Each stage has a device
-of its own, or a device several stages (`cuts`), or several devices each (`copies`). To add one: a subclass
-of Pipeline in a file of this folder, registered by `PIPELINES.add(name, instance)`.
+of its own, or a device several stages (`cuts`), or several devices each (`copies`). To add one: a
+subclass of Pipeline in a file of this folder, registered by `PIPELINES.add(name, instance)`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from paleo.cluster import Figure
 from paleo.cluster.calibration_record import CalibrationRecord
-from paleo.costs.tiled.constants import CONSTANTS
+from paleo.measure.validate.link_constants import FITTED
 from paleo.views.table import Column, Table, in_unit, plain
 
 if TYPE_CHECKING:  # what commands print without measuring is here, too
@@ -79,7 +79,7 @@ def calibration_tables(result: Calibration, file: str, *, for_people: bool = Tru
 
 
 def _constant(fitted: Any) -> dict[str, Any]:
-    unit = CONSTANTS[fitted.name].unit
+    unit = FITTED[fitted.name].unit
 
     def text(value: float | None) -> str:
         if not value:
@@ -95,7 +95,7 @@ def _constant(fitted: Any) -> dict[str, Any]:
         "folds": folds,
         "before": text(fitted.before),
         "on_bound": fitted.bound,
-        "meaning": CONSTANTS[fitted.name].meaning,
+        "meaning": FITTED[fitted.name].meaning,
     }
 
 

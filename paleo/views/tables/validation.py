@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from paleo.measure.validate.link_constants import FITTED
 from paleo.measure.validate import KEYS, Group, Report, Unpredicted
 from paleo.measure.validate.crossvalidate import CrossValidation
+from paleo.measure.validate.link_constants import FITTED
 from paleo.views.charts.numbers import counted
 from paleo.views.table import Column, Table
 

@@ -168,6 +168,4 @@ def test_too_few_blocks_are_a_line() -> None:
     """4 devices take 8 stages."""
     plan: Any = {"cluster": "dgx_a100", "workers": 4, "pp": 4, "dtype": "bf16"}
     with pytest.raises(PaleoError, match="has 6 blocks, too few for 8 stages"):
-        paleo.simulate(
-            net(6), batch_size=8, micro_batch=1, schedule="dualpipev", **plan
-        )
+        paleo.simulate(net(6), batch_size=8, micro_batch=1, schedule="dualpipev", **plan)
