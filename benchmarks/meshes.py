@@ -153,7 +153,7 @@ def table(measured: Path, *, with_rows: bool) -> Iterator[tuple[Kind, list[str]]
 
 #: Rows that constants are fitted to, in turn; the constants: four of links inside a node, six of
 #: the device and its host.
-FITTED_ROWS, SEEDS = 28, range(5)
+FITTED_ROWS, SEEDS = 28, range(3)
 FITTED = (
     "link_share", "link_launch", "link_hop", "link_ramp",
     "host", "launch", "matrix_share", "memory_share", "operand_share", "load_share",

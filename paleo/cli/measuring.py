@@ -38,6 +38,35 @@ place_option = click.option(
     type=click.Choice(PLACES),
     help="Processor that the executors use.  [default: the best there is]",
 )
+#: The files that `paleo calibrate` reads and writes.
+file_options = several(
+    (
+        click.option(
+            "--output",
+            "-o",
+            "file",
+            type=click.Path(),
+            required=True,
+            metavar="FILE.toml",
+            help="The device file to write.",
+        ),
+        click.option(
+            "--from",
+            "rows",
+            type=click.Path(),
+            metavar="FILE.csv",
+            help="Fit to the timings in this file instead of measuring: rows as for "
+            "`paleo validate`, or what `paleo profile --format=csv` printed.",
+        ),
+        click.option(
+            "--links",
+            type=click.Path(),
+            metavar="FILE.toml",
+            help="With --from: write the links inside a node here, whose constants rows of steps "
+            "on several devices tell, too.",
+        ),
+    )
+)
 
 
 def executor_option(default: Sequence[str], text: str) -> Callable[[_F], _F]:

@@ -87,7 +87,7 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
 
     labels = _free("labels", net)
     *before, head = net.layers
-    judged = Loss(fused=loss not in ("cross_entropy", IN_STEPS), in_steps=loss == IN_STEPS)
+    judged = Loss(fused=loss not in ("cross_entropy", IN_STEPS), stepwise=loss == IN_STEPS)
     added = (LayerSpec(_free("loss", net), judged, (head.name, labels)),)
     if loss == FUSED_LINEAR:
         added = (_joined(net, head, labels),)

@@ -18,9 +18,6 @@ from paleo.costs.tiled import gemm, recurrent, tiles
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine, machine_for
-from paleo.net.graph import build
-from paleo.net.load import loads
-from paleo.step.estimates import estimate_forward
 
 TILED = COST_MODELS["tiled"]
 #: Whole numbers that make the arithmetic short: 100 multiprocessors of 1 TFLOP/s each, which
@@ -123,32 +120,6 @@ def test_power_limits_long_products_wholly_and_short_ones_less() -> None:
     assert short.compute / free.compute == pytest.approx(1 / 0.6, rel=0.02)
     # Elements of one byte take half the energy.
     assert machine(power=50.0, energy=1e-12, element_size=1).powered_rate == pytest.approx(100e12)
-
-
-def test_in_training_power_limits_short_products_wholly_too() -> None:
-    """An H100: 700 W for 0.983 pJ an operation are 712 TFLOP/s, however short a product is."""
-    h100 = paleo.find_device("H100_SXM")
-    product = MatMul(4096, 5120, 8192, 2)
-    flops = 2 * 4096 * 5120 * 8192
-    burst = TILED.price(product, Target(h100, "bf16"))
-    steady = TILED.price(product, Target(h100, "bf16", continuous=True))
-    assert burst.total < flops / 712e12 < 0.5e-3
-    assert steady.total >= flops / 712.2e12
-    assert steady.total < 1.1 * flops / 712e12
-    # A step of a net is such a load, a pass of inference by itself is none.
-    net = loads(
-        """{"name": "one", "layers": {
-        "x": {"type": "Input", "parents": [], "tensor": [1, 8192]},
-        "y": {"type": "InnerProduct", "parents": ["x"], "num_outputs": 5120, "use_bias": false}
-        }}"""
-    )
-    graph = build(net, 4096, "bf16")
-    seconds = [
-        estimate_forward(graph, h100, cost_model="tiled", training=training).upper
-        for training in (True, False)
-    ]
-    assert seconds[0] == pytest.approx(steady.total)
-    assert seconds[1] == pytest.approx(burst.total)
 
 
 def test_bytes_take_their_part_of_the_power() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from paleo.cli.files import check_apart, check_file, write_file
-from paleo.cli.measuring import place_option
+from paleo.cli.measuring import file_options, place_option
 from paleo.cli.options import (
     Output,
     choice_option,
@@ -22,10 +21,8 @@ from paleo.cli.options import (
 from paleo.cli.plotting import Plot, plot_option_of
 from paleo.cli.printing import say
 from paleo.cli.progress import progress
-from paleo.core.errors import PaleoError
 from paleo.core.tensor import DTYPES
 from paleo.measure.calibrate import calibrate, calibrate_from
-from paleo.measure.calibrate.file import network_toml
 from paleo.measure.executors import EXECUTORS
 from paleo.step.declarations import declared
 from paleo.step.settings import MaybeDeviceSettings
@@ -34,30 +31,7 @@ from paleo.views.tables.calibration import calibration_tables
 
 
 @click.command("calibrate", short_help="Measure this machine and write its device file.")
-@click.option(
-    "--output",
-    "-o",
-    "file",
-    type=click.Path(),
-    required=True,
-    metavar="FILE.toml",
-    help="The device file to write.",
-)
-@click.option(
-    "--from",
-    "rows",
-    type=click.Path(),
-    metavar="FILE.csv",
-    help="Fit to the timings in this file instead of measuring: rows as for `paleo validate`, or "
-    "what `paleo profile --format=csv` printed.",
-)
-@click.option(
-    "--links",
-    type=click.Path(),
-    metavar="FILE.toml",
-    help="With --from: write the links inside a node here, whose constants rows of steps on "
-    "several devices tell, too.",
-)
+@file_options
 @choice_option("executor", EXECUTORS, "torch", "The framework that runs what is measured.")
 @place_option
 @names_option("dtype", default="fp32", completed=DTYPES, help="Element types to measure.")
@@ -126,9 +100,7 @@ def command(
         say("interrupted: nothing is written")
         return 130
     if links is not None:
-        if result.links is None:
-            raise PaleoError("links: no rows are of steps that tell constants of links in a node")
-        write_file(links, network_toml(replace(result.links, name=Path(links).stem)))
+        write_file(links, result.links_toml(Path(links).stem))
     write_file(file, result.to_toml())
     verbose(f"{file}: {result.device.title}")
     plot.write(

@@ -33,8 +33,8 @@ from paleo.core.quantity import (
 from paleo.costs.attention import ATTENTION_FAMILIES
 from paleo.costs.model import Detail, Explanation, quicker
 from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS, AttentionKernel
-from paleo.costs.tiled.gemm import slowed_by_power
 from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.power import slowed_by_power
 from paleo.costs.tiled.stream import missed, moved
 from paleo.costs.times import Time
 

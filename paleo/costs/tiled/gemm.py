@@ -25,6 +25,7 @@ from paleo.core.quantity import Quantity, maximum, minimum, smallest, some
 from paleo.costs.model import Detail, Explanation
 from paleo.costs.tiled.alignment import load_share, share_of
 from paleo.costs.tiled.machine import LANES, Machine
+from paleo.costs.tiled.power import BURST, slowed_by_power
 from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
 from paleo.costs.tiled.stream import CACHED, DECAY, missed
 from paleo.costs.tiled.tiles import (
@@ -64,14 +65,6 @@ _FULL_DECAY, _CACHED = 0.1, 7.5
 #: on the graphics line (a tenth of the RTX PRO 6000's products) the second.
 _FIRST = 0.5e-6
 _LAUNCHED, _LAUNCHED_GRAPHICS = 0.7, 0.4
-#: Kernels shorter than the first number of seconds may take `_BURST` times the power that the
-#: board can take without end; longer than the second, none. (Operator tables time each kernel 54
-#: times in a row, so that these are 27 and 81 ms of load.) In a step of training kernels follow
-#: one another without end, and none may: an H100 does products of 0.5 to 2.8 ms at 785 TFLOP/s in
-#: the first 50 ms of load, and from 0.1 s on, in 693 of its 700 W, at 670 to 720, short ones too
-#: (8192 x 8192 x 8192, 4096 x 8192 x 28672 and x 5120 in bf16, normal numbers, PyTorch 2.11).
-_BURST_UNTIL, _BURST_GONE = 0.5e-3, 1.5e-3
-_BURST = 1.2
 #: The generation from which on the library for products has the matrix units multiply bytes.
 _MATRIX_BYTES = 8
 #: The generation from which on it splits K of products whose K is not many times the other sides,
@@ -173,7 +166,7 @@ def choose(
             unit = unit._replace(tiles=tiles)
         least_tile = 0
         whole = _left_whole(m, n, k, machine.architecture)
-        rate = minimum(machine.matrix_peak * machine.matrix_share, _BURST * machine.powered_rate)
+        rate = minimum(machine.matrix_peak * machine.matrix_share, BURST * machine.powered_rate)
         first = minimum(_FIRST, machine.launch)
     rate = rate / machine.multiprocessors
     # Whatever a device calls its multiprocessors, they can be fed: in their largest tiles, and
@@ -241,19 +234,6 @@ def _memory(
         cached = _CACHED if graphics else CACHED
         return out / rate + hit / (cached * machine.clock * machine.multiprocessors), out
     return (out + hit / machine.cache_ratio) / rate, out
-
-
-def slowed_by_power(
-    flops: Quantity, seconds: Quantity, machine: Machine, num_bytes: Quantity = 0.0
-) -> Quantity:
-    """Return how many times longer a kernel takes that the power limit slows down.
-
-    `num_bytes` are those that leave or enter the chip.
-    """
-    over = (seconds - _BURST_UNTIL) / (_BURST_GONE - _BURST_UNTIL)
-    long = 1.0 if machine.continuous else minimum(maximum(over, 0.0), 1.0)
-    needed = flops / machine.powered_rate + num_bytes / machine.powered_bandwidth
-    return 1.0 + long * maximum(needed / seconds - 1.0, 0.0)
 
 
 def price(operation: MatMul, machine: Machine) -> Time:

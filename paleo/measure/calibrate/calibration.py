@@ -26,7 +26,7 @@ from paleo.costs import find_cost_model
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.measure.calibrate import system
 from paleo.measure.calibrate.devices import Described, base_device, prediction
-from paleo.measure.calibrate.file import to_toml
+from paleo.measure.calibrate.file import network_toml, to_toml
 from paleo.measure.calibrate.measuring import Clock, Measuring, Run
 from paleo.measure.calibrate.points import Point
 from paleo.measure.calibrate.points import points as standard_points
@@ -74,6 +74,12 @@ class Calibration(Result):
     def to_toml(self) -> str:
         """Return the text of the device file."""
         return to_toml(self.device)
+
+    def links_toml(self, name: str) -> str:
+        """Return the text of a file of the links, by this name; raises PaleoError without any."""
+        if self.links is None:
+            raise PaleoError("links: no rows are of steps that tell constants of links in a node")
+        return network_toml(replace(self.links, name=name))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output; constants are in SI units."""

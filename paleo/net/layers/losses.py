@@ -92,7 +92,7 @@ class Loss(_Judging):
         "whether one kernel computes it of each row of scores, and writes no logarithms of them",
         default=False,
     )
-    in_steps: bool = key(
+    stepwise: bool = key(
         Flag(),
         "whether each step of a softmax is a kernel in fp32, which writes where it read",
         default=False,
@@ -115,7 +115,7 @@ class Loss(_Judging):
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         (step,) = super().operations(Pass.FORWARD, inputs, element_size)
         assert isinstance(step, Stream)
-        if self.in_steps:
+        if self.stepwise:
             return _in_steps(step, direction, inputs[0], element_size)
         if self.fused:
             return (_of_rows(step, direction, inputs, element_size),)
@@ -134,7 +134,7 @@ class Loss(_Judging):
         found = tuple(range(len(inputs)))
         if self.function in _OF_DIFFERENCES:
             return MemoryNeeds(inputs=found)
-        if self.in_steps:
+        if self.stepwise:
             # Probabilities in fp32, where the scores have been, and their gradient is.
             return MemoryNeeds(inputs=found[1:], saved=_FULL * num_elements(inputs[0]))
         if self.fused:
