@@ -214,7 +214,10 @@ def write_bands(measured: Path) -> None:
     for line in found.table():
         print(" | ".join(line))
     for held in found.totals:
-        print(f"{held.name}: {held.percent} of {held.rows} rows inside, their source left out")
+        print(
+            f"{held.name}: {held.percent} of {held.rows} rows inside, their source left out; "
+            f"{100 * held.of_sources:.0f} % with each source counting once, as bands are made"
+        )
     BANDS.write_text(found.file(known_bands()), "utf-8")
 
 
