@@ -285,7 +285,8 @@ class Meshed:
                 Piece(name, _CATEGORIES.get(name, TRANSFER), seconds)
                 for name, seconds in passes.items()
             ),
-            Piece("bubble", WAIT, running - busy[place]),
+            # Of one stage it is none, but for the rounding of sums.
+            Piece("bubble", WAIT, maximum(running - busy[place], 0.0)),
             Piece("weight_casts", "update", max(self.casts(each, batches) for each in devices)),
             Piece("update", "update", plan.seconds(update), time=update),
         )
