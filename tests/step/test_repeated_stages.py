@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from typing import Any
 
 import numpy as np
@@ -81,7 +83,7 @@ def test_stages_are_those_followed_at_once(
                 max(each.passing + each.buffers + size * each.gradients for each in moments)
                 for moments in (first, later, later[-1:])
             ]
-            put_together = own.taken(following, lambda counts, size=size: size * counts)
+            put_together = own.taken(following, functools.partial(operator.mul, size))
             assert [int(each[1]) for each in put_together] == taken, (stage, size, following)
 
 

@@ -213,12 +213,13 @@ def test_no_plan_is_below_its_bounds(net: str) -> None:
             ):
                 assert dealt
                 memory = evaluation.columns["memory_bytes"][places[same, group.zeros[zero]]]
-                enough = dealt.least_memory(recompute, zero, batches) <= memory
+                enough: Any = dealt.least_memory(recompute, zero, batches) <= memory
                 assert enough[:, batches.can_be].all()
             least = least_seconds(divided, evaluation.plan, group, batches.sizes, batches.counts)
             own = seconds[places]
             can_be = batches.can_be & (own > 0)
-            assert (own >= least * (1 - 1e-9))[can_be].all()
+            enough = own >= least * (1 - 1e-9)
+            assert enough[can_be].all()
             for zero, z in group.zeros.items():
                 memory = evaluation.columns["memory_bytes"][places[:, z]]
                 enough = memory >= least_memory(divided, evaluation.plan, group, zero)
