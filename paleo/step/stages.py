@@ -8,17 +8,19 @@ With several chunks, stage s of p has the chunks s, s + p, s + 2 p, ...
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 from collections.abc import Sequence
 
 from paleo.core.errors import SettingError
-from paleo.core.frozen import NamedTuple
+from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
 from paleo.step.recompute import repeated_blocks
 
 
-class Cut(NamedTuple):
+@dataclass(frozen=True)
+class Cut:
     """A net dealt out to chunks: the first node of each and one behind the last; their blocks.
 
     `homes` are the places of the nodes in that.
@@ -52,28 +54,22 @@ class Cut(NamedTuple):
 
     def nodes(self, stage: int) -> list[int]:
         """Return the nodes of a stage."""
-        chunks = list(itertools.pairwise(self.bounds))[stage :: self.stages]
-        return [
-            node
-            for node, home in enumerate(self.homes)
-            if any(start <= home < end for start, end in chunks)
-        ]
+        return self._nodes[stage]
+
+    @functools.cached_property
+    def _nodes(self) -> list[list[int]]:
+        """The nodes of each stage."""
+        found: list[list[int]] = [[] for _ in range(self.stages)]
+        for node, home in enumerate(self.homes):
+            found[(bisect.bisect_right(self.bounds, home) - 1) % self.stages].append(node)
+        return found
 
     def passed(self, graph: Graph) -> list[list[int]]:
         """Return by chunk the nodes whose outputs pass the boundary before it: each is sent once.
 
         None pass the first.
         """
-        found: list[list[int]] = [[] for _ in self.bounds[1:]]
-        stands = _is_standing(graph)
-        for node, last in enumerate(_last_uses(graph)):
-            # Those that pass one are read behind it, which few are.
-            is_read = last >= self.bounds[1] and not stands[node]
-            if is_read and not graph.nodes[node].layer.is_source():
-                behind = bisect.bisect_right(self.bounds, node)
-                for chunk in range(behind, bisect.bisect_right(self.bounds, last)):
-                    found[chunk].append(node)
-        return found
+        return graph.once(_passed, self.bounds)
 
 
 def cut(
@@ -120,6 +116,20 @@ def dealt_out(
         each = f" of {chunks} chunks" if chunks > 1 else ""
         raise SettingError(f"pp: {name} has {count} blocks, too few for {stages} stages{each}")
     return _evenly(count, wanted)
+
+
+def _passed(graph: Graph, bounds: tuple[int, ...]) -> list[list[int]]:
+    """Return for each boundary the nodes whose outputs pass it."""
+    found: list[list[int]] = [[] for _ in bounds[1:]]
+    stands = _is_standing(graph)
+    for node, last in enumerate(_last_uses(graph)):
+        # Those that pass one are read behind it, which few are.
+        is_read = last >= bounds[1] and not stands[node]
+        if is_read and not graph.nodes[node].layer.is_source():
+            behind = bisect.bisect_right(bounds, node)
+            for chunk in range(behind, bisect.bisect_right(bounds, last)):
+                found[chunk].append(node)
+    return found
 
 
 def _evenly(count: int, parts: int) -> list[int]:
