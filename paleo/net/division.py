@@ -10,6 +10,7 @@ positions instead (Korthikanti et al., arXiv:2205.05198, section 4.2.2).
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Sequence
@@ -202,6 +203,9 @@ class _Division:
         self.made: list[LayerSpec] = []
         self.tensors: list[_Tensor] = []
         self.exchanged: dict[tuple[str, type[Layer]], _Tensor] = {}
+        # What is found of a layer holds for equal ones of the same inputs, which most of a net are.
+        self._splits: dict[tuple[int, bool], Divided | None] = {}
+        self._divisions: dict[tuple[int, tuple[int | None, ...]], Divided | None] = {}
 
     def layers(self) -> tuple[LayerSpec, ...]:
         """Return the layers of one device; raises _StaysWholeError for more that stay whole."""
@@ -244,30 +248,39 @@ class _Division:
 
     def _split(self, node: Node) -> Divided | None:
         """Return what a device does with its part of a node's parameters, None if it has all."""
+        if self.whole and self.net.in_file(node.name) in self.whole:
+            return None
+        judged = all(self.nodes[i].layer.is_judge for i in self.children[node.index])
+        key = node.like, judged
+        if key not in self._splits:
+            self._splits[key] = self._found_split(node, judged)
+        return self._splits[key]
+
+    def _found_split(self, node: Node, judged: bool) -> Divided | None:
+        """Return what a device does with its part of the parameters of what may be divided."""
         layer, inputs = node.layer, node.inputs
-        if self.net.in_file(node.name) in self.whole or not node.is_trained:
+        if not node.is_trained:
             return None
         if _looks_up(node) and layer.num_params(inputs) < self.words:
             return None  # such as that of positions, which is small
         found = layer.split(self.ways, inputs)
-        judged = all(self.nodes[i].layer.is_judge for i in self.children[node.index])
         if found is None and (_looks_up(node) or judged):
             found = layer.padded(WORDS * self.ways).split(self.ways, inputs)
         return found
 
     def _taken(self, node: Node, inputs: list[_Tensor]) -> tuple[Divided, list[_Tensor]]:
         """Return what a device does of a node with its inputs as they are, or once they fit."""
-        layer = node.layer
-        for change in (self._as_is, self._reduced, self._alike, self._whole):
-            inputs = [change(tensor, inputs) for tensor in inputs]
-            axes = tuple(tensor.axis for tensor in inputs)
-            found = layer.divided(self.ways, node.inputs, axes)
+        for change in (None, self._reduced, self._alike, self._whole):
+            if change:
+                inputs = [change(tensor, inputs) for tensor in inputs]
+            axes = tuple([tensor.axis for tensor in inputs])
+            key = node.like, axes
+            if key not in self._divisions:
+                self._divisions[key] = node.layer.divided(self.ways, node.inputs, axes)
+            found = self._divisions[key]
             if found is not None:
                 return found, inputs
         raise AssertionError(f"{node.name} takes no whole inputs")
-
-    def _as_is(self, tensor: _Tensor, _: Sequence[_Tensor]) -> _Tensor:
-        return tensor
 
     def _reduced(self, tensor: _Tensor, _: Sequence[_Tensor] = ()) -> _Tensor:
         """Return a tensor of which devices have terms as their sum, or their part of that."""
@@ -319,7 +332,7 @@ class _Division:
         """Return what comes of a tensor by a layer between, the same for all who ask for it."""
         key = (tensor.name, type(layer))
         if key not in self.exchanged:
-            kind = _BEFORE_CAPITALS.sub("_", layer.type_name).lower()
+            kind = _spelt(layer.type_name)
             name = f"{tensor.name}/{kind}"
             if name in self.specs:  # a net that is divided twice
                 name = f"{tensor.name}/{self.group}_{kind}"
@@ -334,7 +347,7 @@ class _Division:
         if like is None:
             self.made.append(LayerSpec(name, layer, parents))
         else:
-            self.made.append(replace(like, layer=layer, parents=parents))
+            self.made.append(LayerSpec(name, layer, parents, like.shard, like.shares, like.dtype))
 
 
 class _ByPositions(_Division):
@@ -399,9 +412,15 @@ def _learning(nodes: Sequence[Node]) -> frozenset[int]:
     """Return the nodes whose outputs depend on parameters."""
     found: set[int] = set()
     for node in nodes:
-        if node.is_trained or not found.isdisjoint(node.parents):
+        if nodes[node.like].is_trained or not found.isdisjoint(node.parents):
             found.add(node.index)
     return frozenset(found)
+
+
+@functools.cache
+def _spelt(type_name: str) -> str:
+    """Return a layer's type as names have it: all_gather."""
+    return _BEFORE_CAPITALS.sub("_", type_name).lower()
 
 
 def _looks_up(node: Node) -> bool:

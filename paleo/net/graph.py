@@ -409,18 +409,23 @@ def _inferred(
 
 def _typical(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
     """Return the nodes at the net's own batch size, or at 2 if that is 1."""
+    inputs = (spec.layer for spec in net.layers if spec.layer.is_input and not spec.parents)
+    if {layer.infer_shape(())[0] for layer in inputs} == {1}:
+        with contextlib.suppress(NetSpecError):  # what is wrong is said of the net's own batch
+            return cached_for_net(_at_two, net, adapt)
     own = cached_for_net(_inferred, net, None, adapt)
     return own if own.batch_size > 1 else cached_for_net(_at_two, net, adapt)
 
 
 def _at_two(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
-    """Return the nodes of a net of one sample at two: as its own where nodes stay alike."""
-    own = cached_for_net(_inferred, net, None, adapt)
-    with contextlib.suppress(ShapeError):
-        nodes = own.at(2)
-        firsts = (node for node in nodes if node.like == node.index)
-        most = [check_size(node.layer, node.inputs, node.output) for node in firsts]
-        return _Inferred(nodes, max(most, default=0))
+    """Return the nodes of a net of one sample at two: as its own where they are known and alike."""
+    if (_inferred, None, adapt) in _known_of_nets.get(net, ()):
+        own = cached_for_net(_inferred, net, None, adapt)
+        with contextlib.suppress(ShapeError):
+            nodes = own.at(2)
+            firsts = (node for node in nodes if node.like == node.index)
+            most = [check_size(node.layer, node.inputs, node.output) for node in firsts]
+            return _Inferred(nodes, max(most, default=0))
     return _inferred(net, 2, adapt)
 
 
@@ -515,8 +520,9 @@ def _infer(
     noted: set[tuple[str, str]] = set()
     has_arrays = is_array(batch)
     for spec in parents_first(net, mistakes):
-        parents = [nodes[parent] for parent in spec.parents if parent in nodes]
-        if len(parents) < len(spec.parents):
+        try:
+            parents = [nodes[parent] for parent in spec.parents]
+        except KeyError:  # one with a mistake
             continue
         found = firsts.get(id(spec.layer))
         if found is None:
