@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -190,15 +190,32 @@ def declared(kind: type) -> dict[str, Setting]:
 @functools.cache
 def _setting(name: str, module: str, text: str) -> Setting:
     """Return the setting of a key whose type a module has written so."""
-    # An array is any number: its type stands in NumPy, which a start does without.
-    meant = {"Annotated": _Given, "Quantity": float}
-    written, setting = eval(text, vars(sys.modules[module]), meant)  # noqa: S307 (a type of ours)
-    kinds = get_args(written) or (written,)
+    scope = vars(sys.modules[module])
+    written, _, named = text.removeprefix("Annotated[").removesuffix("]").rpartition(", ")
+    kinds: Collection[Any] = [_PLAIN.get(each) for each in written.split(" | ")]
+    if named.isidentifier() and None not in kinds:
+        setting = scope[named]
+    else:
+        # An array is any number: its type stands in NumPy, which a start does without.
+        meant = {"Annotated": _Given, "Quantity": float}
+        asked, setting = eval(text, scope, meant)  # noqa: S307 (a type of ours)
+        kinds = get_args(asked) or (asked,)
     first: type = next((each for each in (bool, int, float) if each in kinds), str)
     if first is not str and str in kinds:
         first = object
     found: Setting = replace(setting, name=name, type=first)
     return found
+
+
+#: Types that need not be evaluated: most settings are of these.
+_PLAIN = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "None": type(None),
+    "Quantity": float,
+}
 
 
 class _Given:
