@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -220,12 +221,12 @@ class Plan(ExchangePlan):
         """How the cost model wants layers changed when the graph is built."""
         return adapter(self.cost_model)
 
-    @property
+    @functools.cached_property
     def band(self) -> Band | None:
         """How far the truth may be from times of training; None where that is not known."""
         return self._band(TRAINING)
 
-    @property
+    @functools.cached_property
     def inference_band(self) -> Band | None:
         """How far the truth may be from times of inference; None where that is not known."""
         return self._band(INFERENCE)

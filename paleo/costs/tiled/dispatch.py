@@ -1,9 +1,14 @@
-"""What the model `tiled` says of an operation, by whoever knows its kind."""
+"""What the model `tiled` says of an operation, by whoever knows its kind.
+
+A module that prices is imported for the first operation of its kind: a convolutional net needs no
+kernels of attention.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Sequence
+from importlib import import_module
 from typing import Any
 
 from paleo.core.operations import (
@@ -22,37 +27,30 @@ from paleo.core.scanning import DeltaRule, ShortConvolution
 from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.costs.batching import price_stacked
 from paleo.costs.model import CostModel, Explanation, Target
-from paleo.costs.tiled import (
-    attention,
-    convolution,
-    cpu,
-    experts,
-    gemm,
-    grouped,
-    quantize,
-    recurrent,
-    scan,
-    selection,
-    stream,
-)
+from paleo.costs.tiled import convolution
 from paleo.costs.tiled.machine import Machine, machine_for
 from paleo.costs.times import Time, Times
 
-#: Who prices and explains which kind of operation; the others are streams.
-_KINDS: tuple[tuple[type[Operation], Any], ...] = (
-    (MatMul, gemm),
-    (BatchMatMul, recurrent),
-    (Convolution, convolution),
-    (GroupedMatMul, grouped),
-    (FusedExperts, experts),
-    (Attention, attention),
-    (Quantize, quantize),
-    (ShortConvolution, scan),
-    (DeltaRule, scan),
-    (IndexScores, selection),
-    (Select, selection),
-    (SelectedAttention, selection),
+#: Which module here prices and explains which kind of operation; the others are streams.
+_KINDS: tuple[tuple[type[Operation], str], ...] = (
+    (MatMul, "gemm"),
+    (BatchMatMul, "recurrent"),
+    (Convolution, "convolution"),
+    (GroupedMatMul, "grouped"),
+    (FusedExperts, "experts"),
+    (Attention, "attention"),
+    (Quantize, "quantize"),
+    (ShortConvolution, "scan"),
+    (DeltaRule, "scan"),
+    (IndexScores, "selection"),
+    (Select, "selection"),
+    (SelectedAttention, "selection"),
 )
+
+
+@functools.cache
+def _imported(name: str) -> Any:
+    return import_module(f"paleo.costs.tiled.{name}")
 
 
 def price(model: CostModel, operation: Operation, target: Target) -> Time:
@@ -62,11 +60,11 @@ def price(model: CostModel, operation: Operation, target: Target) -> Time:
 
 def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
     if machine.is_cpu and isinstance(operation, Fused):
-        operation = cpu.begun(operation)
+        operation = _imported("cpu").begun(operation)
     if isinstance(operation, Fused):
         kernel = model.price_fused(operation, functools.partial(_price_on, model, machine))
         if machine.is_cpu:
-            steps = cpu.behind(operation, machine)
+            steps = _imported("cpu").behind(operation, machine)
             kernel = kernel + Time(steps, total=steps)
         return kernel
     if machine.is_cpu and isinstance(operation, FusedExperts):
@@ -98,7 +96,7 @@ def explain(model: CostModel, operation: Operation, target: Target) -> Explanati
     machine = machine_for(target)
     operation = _asked_for(operation, machine)
     if machine.is_cpu and isinstance(operation, Fused):
-        operation = cpu.begun(operation)
+        operation = _imported("cpu").begun(operation)
     if isinstance(operation, Fused):
         return model.explain_fused(operation, target)
     found: Explanation = _module(operation, machine).explain(operation, machine)
@@ -110,7 +108,8 @@ def _asked_for(operation: Operation, machine: Machine) -> Operation:
     if isinstance(operation, GroupedMatMul) and not (operation.loads and not machine.is_cpu):
         return operation.products
     if isinstance(operation, Attention):
-        return attention.asked_for(operation, machine)
+        asked: Operation = _imported("attention").asked_for(operation, machine)
+        return asked
     return operation
 
 
@@ -118,11 +117,16 @@ def _decides(operation: Convolution | Pooling, machine: Machine) -> Hashable:
     """Return what is the same of windows that the same formulas price."""
     if isinstance(operation, Convolution):
         return convolution.decides(operation, machine)
-    return machine.is_cpu and cpu.is_whole(operation)
+    return machine.is_cpu and _imported("cpu").is_whole(operation)
 
 
 def _module(operation: Operation, machine: Machine) -> Any:
     """Return the module that prices and explains an operation."""
     if machine.is_cpu and not isinstance(operation, Convolution):
-        return cpu
-    return next((module for kind, module in _KINDS if isinstance(operation, kind)), stream)
+        return _imported("cpu")
+    return _of_kind(type(operation))
+
+
+@functools.cache
+def _of_kind(kind: type[Operation]) -> Any:
+    return _imported(next((name for known, name in _KINDS if issubclass(kind, known)), "stream"))
