@@ -43,7 +43,6 @@ _MOST = 32
 #: the batch does, save where a batch of 1 is a dimension that is repeated.
 _FAR_BELOW = MAX_COUNT >> 10
 
-
 _Found = TypeVar("_Found")
 
 
@@ -319,8 +318,7 @@ def cached_for_net(what: Callable[..., _Found], net: NetSpec, *arguments: Hashab
         if len(known) >= _MOST:
             known.pop(list(known)[0], None)  # noqa: RUF015 (at once, for there may be threads)
         known[key] = what(net, *arguments)
-    found: _Found = known[key]
-    return found
+    return known[key]  # type: ignore[no-any-return]
 
 
 def _needed(
@@ -423,8 +421,7 @@ def _at_two(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
         own = cached_for_net(_inferred, net, None, adapt)
         with contextlib.suppress(ShapeError):
             nodes = own.at(2)
-            firsts = (node for node in nodes if node.like == node.index)
-            most = [check_size(node.layer, node.inputs, node.output) for node in firsts]
+            most = [check_size(n.layer, n.inputs, n.output) for n in nodes if n.like == n.index]
             return _Inferred(nodes, max(most, default=0))
     return _inferred(net, 2, adapt)
 

@@ -222,6 +222,33 @@ def test_named_tuples_are_those_of_the_standard_library() -> None:
     assert not hasattr(value, "__dict__")
 
 
+def test_named_tuples_are_made_of_as_many_values_as_they_have() -> None:
+    for kind in (Named, Known):
+        assert kind._make([1, "b"]) == (1, "b")
+        assert kind(second="b", first=1)._asdict() == {"first": 1, "second": "b"}
+        with pytest.raises(TypeError, match="Expected 2 arguments, got 1"):
+            kind._make([1])
+        with pytest.raises((TypeError, ValueError), match="unexpected field names: .*third"):
+            kind(1)._replace(third=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_variable_of_a_class_is_no_field(slots: bool) -> None:
+    def own(dataclass: Any) -> Any:
+        @dataclass(frozen=True, slots=slots)
+        class Value:
+            shared: typing.ClassVar[int] = 3
+            first: int
+
+        return Value
+
+    ours, theirs = own(frozen.dataclass), own(dataclasses.dataclass)
+    for cls in (ours, theirs):
+        assert [each.name for each in fields(cls)] == ["first"]
+        assert (cls(1).first, cls.shared) == (1, 3)
+    assert repr(ours(1)) == repr(theirs(1))
+
+
 def test_importing_compiles_nothing() -> None:
     # From Python 3.13 on, dataclasses compile a frame around methods also where there are none.
     code = (
