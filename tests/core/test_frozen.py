@@ -228,7 +228,7 @@ def test_named_tuples_are_made_of_as_many_values_as_they_have() -> None:
         assert kind(second="b", first=1)._asdict() == {"first": 1, "second": "b"}
         with pytest.raises(TypeError, match="Expected 2 arguments, got 1"):
             kind._make([1])
-        with pytest.raises((TypeError, ValueError), match="unexpected field names: .*third"):
+        with pytest.raises((TypeError, ValueError), match=r"unexpected field names: .*third"):
             kind(1)._replace(third=3)  # type: ignore[call-arg]
 
 
