@@ -224,6 +224,6 @@ def composed(layer: Layer) -> Layer:
             return ComposedRotary(**vars(layer))
         case Gated():
             return ComposedGated(**vars(layer))
-        case Loss(function="softmax_cross_entropy", fused=False):
+        case Loss(function="softmax_cross_entropy", fused=False, stepwise=False):
             return FullLoss(**vars(layer))
     return layer

@@ -220,6 +220,7 @@ EXAMPLES = [
     Example("Reduce", {"dims": [3], "function": "maximum", "keep_dims": True}),
     Example("Loss", {"function": "hinge"}, ([2, 10], [2, 1])),
     Example("Loss", {"fused": True}, ([2, 6, 10], [2, 6])),
+    Example("Loss", {"stepwise": True}, ([2, 6, 10], [2, 6])),
     Example("LinearCrossEntropy", {"num_outputs": 10}, (SEQUENCE, [2, 6])),
     Example(
         "LinearCrossEntropy",
