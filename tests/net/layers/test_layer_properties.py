@@ -84,7 +84,8 @@ def test_each_cost_model_prices_a_layer_or_says_that_it_does_not(example: Exampl
         assert left_out["paleo2017"] <= {"bias", "relu", "batch_norm"}
     else:
         assert seconds(example, "paleo2017") == (0, 0)
-        assert left_out["paleo2017"] == names
+        # A net of inputs and one layer needs no gradients of these.
+        assert {each.name for each in forward} <= left_out["paleo2017"] <= names
 
 
 def conv(shape: list[int], window: list[int], strides: list[int], padding: Any) -> Example:
