@@ -170,8 +170,8 @@ def main() -> int:
     parser.add_argument("--most", action="store_true", help="evaluate millions of plans, too")
     asked = parser.parse_args()
     # The bounds of ratios are about twice what was found.
-    few = functools.partial(large, FEW, 50_000, 1.5e-4, 1000.0)
-    many = functools.partial(large, MANY, 200_000, 4e-5, 150.0)
+    few = functools.partial(large, FEW, 50_000, 1.5e-4, 2000.0)
+    many = functools.partial(large, MANY, 200_000, 4e-5, 400.0)
     most = functools.partial(large, MOST, 200_000, 1.5e-5, 40.0)
     measures: list[Callable[[], list[Figure]]] = [few, many, *([most] * asked.most)]
     measures += [best_of_all, peers]
