@@ -104,6 +104,8 @@ class Case:
     mixed: bool
     step: tuple[float, float]
     memory: tuple[float, float]
+    #: What the allocator held beyond tensors, as a share of these.
+    slack: float
 
     @property
     def errors(self) -> tuple[float, float]:
@@ -121,8 +123,8 @@ def config(name: str) -> dict[str, Any]:
     return {"architectures": [names.get(kind, kind.capitalize() + ending)], **body}
 
 
-def cases() -> Iterator[Case]:
-    """Yield the steps that were measured, with their predictions."""
+def cases(framework: str = "transformers") -> Iterator[Case]:
+    """Yield the steps that were measured, with their predictions for a framework."""
     with tempfile.TemporaryDirectory() as folder, MEASURED.open(newline="") as file:
         for row in csv.DictReader(file):
             path = Path(folder, row["model"], "config.json")
@@ -135,7 +137,7 @@ def cases() -> Iterator[Case]:
                 dtype=row["dtype"],
                 optimizer=row["optimizer"],
                 optimizer_kernels=row["kernels_of_update"],
-                framework="transformers",
+                framework=framework,
                 compile=row["compiled"] == "1",
                 recompute="full" if row["recomputed"] == "1" else "none",
                 loss="cross_entropy",
@@ -153,18 +155,22 @@ def cases() -> Iterator[Case]:
                 row["dtype"].startswith("mixed"),
                 (float(row["step_s"]), float(step.to_dict()["compute_s"])),
                 (float(row["allocated_bytes"]), float(footprint.peak)),
+                float(row["reserved_bytes"]) / float(row["allocated_bytes"]) - 1,
             )
 
 
 def slices(found: Iterable[Case]) -> dict[str, list[Case]]:
     """Return the cases by kind."""
     every = list(found)
+    plain = [each for each in every if "recomputed" not in each.what]
     return {
         "H100, looked at": [each for each in every if each.device == "H100_SXM"],
         "H200, held out": [each for each in every if each.device != "H100_SXM"],
         "eager, one type": [each for each in every if not (each.compiled or each.mixed)],
         "eager, mixed": [each for each in every if each.mixed],
         "compiled": [each for each in every if each.compiled],
+        "eager, recomputed": [each for each in every if each not in plain],
+        "eager, not recomputed": [each for each in plain if not each.compiled],
         "all": every,
     }
 
@@ -177,10 +183,15 @@ def medians(found: Iterable[Case]) -> tuple[float, float]:
 
 def table(found: list[Case]) -> str:
     """Return the errors by kind, then case by case."""
-    lines = ["| steps | count | median error of time | of memory |", "|---|--:|--:|--:|"]
-    for name, some in slices(found).items():
+    lines = ["| steps | count | median error of time | of memory | held beyond tensors |"]
+    lines.append("|---|--:|--:|--:|--:|")
+    as_pytorch = {"all, by --framework=pytorch": list(cases("pytorch"))}
+    for name, some in (slices(found) | as_pytorch).items():
         time_error, memory_error = medians(some)
-        lines.append(f"| {name} | {len(some)} | {time_error:.1%} | {memory_error:.1%} |")
+        slack = statistics.median(each.slack for each in some)
+        lines.append(
+            f"| {name} | {len(some)} | {time_error:.1%} | {memory_error:.1%} | {slack:.1%} |"
+        )
     lines += ["", "| device | step | measured (ms) | predicted | memory (GB) | predicted |"]
     lines.append("|---|---|--:|--:|--:|--:|")
     for each in found:

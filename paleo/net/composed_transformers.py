@@ -82,8 +82,8 @@ _GATED_BACK = (
 )
 
 
-def _sizes(inputs: Shapes, element_size: int) -> dict[str, Quantity]:
-    """Return the bytes of the tensors of a layer's steps."""
+def _in_fp32(inputs: Shapes) -> dict[str, Quantity]:
+    """Return the bytes of tensors of fp32 by their letters."""
     count, rows = num_elements(inputs[0]), num_elements(inputs[0][:-1])
     return {"f": _FULL * count, "s": _FULL * rows}
 
@@ -111,7 +111,7 @@ class ComposedRMSNorm(_InPython, RMSNorm):
         return _SCALED_WEIGHTS * self.affine
 
     def sizes(self, inputs: Shapes, element_size: int) -> dict[str, Quantity]:
-        return super().sizes(inputs, element_size) | _sizes(inputs, element_size)
+        return super().sizes(inputs, element_size) | _in_fp32(inputs)
 
     def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         # In fp32, what is squared; and what is scaled, in its own type.
@@ -183,7 +183,7 @@ class FullLoss(_InPython, Loss):
         return (cast, *found) if direction is Pass.FORWARD else (*found, cast)
 
     def sizes(self, inputs: Shapes, element_size: int) -> dict[str, Quantity]:
-        return super().sizes(inputs, element_size) | _sizes(inputs, element_size)
+        return super().sizes(inputs, element_size) | _in_fp32(inputs)
 
     def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         kept = super().keeps(inputs, max(element_size, _FULL), needed)

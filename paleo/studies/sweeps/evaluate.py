@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -197,7 +198,7 @@ class _Found:
         return found._replace(columns=columns, why=np.where(is_out, LEFT_OUT, self.why))
 
 
-class _Cell:
+class _Cell(ABC):
     """One combination of settings by which a plan is found."""
 
     def __init__(self, evaluator: Evaluator, settings: dict[str, Any]) -> None:
@@ -208,15 +209,15 @@ class _Cell:
         """The net, which is taken from the settings."""
         return net_of(self.settings)
 
-    def prepare(self, blocks: Sequence[Block]) -> None:
+    def prepare(self, blocks: Sequence[Block]) -> None:  # noqa: B027 (some need nothing)
         """Find what all blocks need; raises PaleoError if none can be."""
 
+    @abstractmethod
     def columns(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the columns of all combinations of these values, in their shape.
 
         Under "why" stands of each why it cannot be, where that is not raised. Raises PaleoError.
         """
-        raise NotImplementedError
 
 
 class _DataCell(_Cell):
