@@ -13,7 +13,7 @@ from nets_of_tests import make_net
 import paleo
 from paleo.net.generators import transformer
 from paleo.net.spaces import find_design
-from paleo.studies.search.fronts import undominated
+from paleo.studies.fronts import undominated
 from paleo.studies.search.results import ADDITIVE, EACH, SAMPLED
 
 #: A chain with two poolings, whose convolutions may be narrower or left out.

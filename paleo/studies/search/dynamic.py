@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Array, np
 from paleo.net.spaces.layered import Layered, NotAdditiveError, Step
-from paleo.studies.search.fronts import TooManyError, undominated
+from paleo.studies.fronts import TooManyError, undominated
 from paleo.studies.search.terms import Columns, Term
 
 #: More points than these are not kept at a time: they take some gigabytes.
