@@ -9,6 +9,7 @@ from typing import Any
 
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Array, np
+from paleo.studies.fronts import undominated
 from paleo.studies.planning.candidates import Candidates
 from paleo.studies.planning.question import Question, Scored
 from paleo.studies.planning.values import Alternative, FoundPlan
@@ -124,15 +125,9 @@ class Search:
             cost = question.cost(plans) if has_prices else plans.device_seconds
             columns.append(np.stack([time, np.asarray(cost), plans.memory.astype(float)]))
         values = np.concatenate(columns, axis=1)[:, places]
-        order = np.lexsort(values[::-1])
-        values, places = values[:, order], places[order]
-        found = []
-        while len(places):
-            # What comes first here is beaten by none of what is left.
-            found.append(int(places[0]))
-            is_left = (values < values[:, :1]).any(axis=0)
-            values, places = values[:, is_left], places[is_left]
-        return found
+        kept = undominated(list(values))
+        order = np.lexsort(values[::-1, kept])
+        return [int(place) for place in places[kept[order]]]
 
     def alternatives(self, best: int) -> list[Alternative]:
         """Return for each setting that varies the best plan with another value of it."""

@@ -18,8 +18,8 @@ from paleo.net.spaces.design import with_choices
 from paleo.net.spaces.layered import NotAdditiveError, layered
 from paleo.net.spec import NetSpec
 from paleo.step.scenario import Scenario, ScenarioLike, asked
-from paleo.studies.search.dynamic import Grid, Point, Solver, Wanted
 from paleo.studies.fronts import undominated
+from paleo.studies.search.dynamic import Grid, Point, Solver, Wanted
 from paleo.studies.search.misses import nearest_of, said_infeasible
 from paleo.studies.search.prices import Measured, Nets, Terms
 from paleo.studies.search.quantities import Asked, Constraint, Goal, joined
