@@ -147,8 +147,10 @@ def predicted(case: Case) -> list[int]:
     """Return the bytes of a device of each stage."""
     from torch_nets import recomputed
 
-    module, example = case.net_of(), recomputed.batch_of(case.net, 2)
-    net = paleo.load(module, paleo.ImportOptions(input=((None, tuple(example.shape)),)))
+    with recomputed.sized(case.sizes):
+        example = recomputed.batch_of(case.net, 2)
+        options = paleo.ImportOptions(input=((None, tuple(example.shape)),))
+        net = paleo.load(case.net_of(), options)
     (found,) = mesh_memory(
         net,
         cluster="dgx_a100",

@@ -45,7 +45,7 @@ class Case:
     `how` says what shares of the data do: "ddp", "ddp_views" (gradients are views of buckets),
     "zero1" (ZeroRedundancyOptimizer), "fsdp" (FSDP2, whose blocks are gathered in each pass) or
     "fsdp_kept" (they stay gathered). `batch` is of each share of the data, in `micro_batches`.
-    `sizes` are those of `torch_nets.recomputed`.
+    `sizes` are set by `torch_nets.recomputed.sized`.
     """
 
     net: str
@@ -69,13 +69,8 @@ class Case:
         return self.dp * self.tp * self.pp
 
     def net_of(self) -> nn.Module:
-        """Return the net, its sizes set."""
-        self.set_sizes()
+        """Return the net, of the sizes that are set now."""
         return recomputed.NETS[self.net](self.fused, self.mode)
-
-    def set_sizes(self) -> None:
-        for name, value in self.sizes.items():
-            setattr(recomputed, name, value)
 
 
 class _Stage(nn.Module):
@@ -261,7 +256,7 @@ def _divided_loss(case: Case) -> Any:
 
 
 def _measured(case: Case) -> int:
-    with Alive() as tracker:
+    with recomputed.sized(case.sizes), Alive() as tracker:
         step, optimizer = _step(case, tracker)
         for _ in range(_BEFORE):
             step()

@@ -7,9 +7,10 @@ again); `fused` has attention as one kernel.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,6 +22,17 @@ from torch.utils.checkpoint import checkpoint
 LAYERS, HEADS, GROUPS, WIDTH, TOKENS, WORDS, EXPERTS, TAKEN = 4, 4, 2, 64, 64, 200, 8, 2
 #: Height and width of an image, and of its patches; classes.
 IMAGE, PATCH, CLASSES = 64, 8, 10
+
+
+@contextlib.contextmanager
+def sized(sizes: Mapping[str, int]) -> Iterator[None]:
+    """Set other sizes, by the names above, for nets and batches that are made and run inside."""
+    before = {name: globals()[name] for name in sizes}
+    globals().update(sizes)
+    try:
+        yield
+    finally:
+        globals().update(before)
 
 
 def _again(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
