@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from paleo.cluster.device import Device
 from paleo.core.frozen import NamedTuple
 from paleo.core.operations import MatMul, Operation
 from paleo.core.quantity import Quantity
 from paleo.core.quantization import Quantize
 from paleo.core.registry import Registry
+from paleo.costs.tiled.expert_kernels import is_tuned
 
 
 class Product(NamedTuple):
@@ -54,6 +56,24 @@ class Backend(NamedTuple):
     launches: Mapping[str, Launches]
     lone_heads: int = 2**31
     fallback: str = ""
+    #: Kernels of latent attention by architecture, for a prompt and for one query.
+    latents: Mapping[str, tuple[str, str]] = {}
+    #: Kernels of experts by the end of their names, which says the numbers: on Blackwell, and on
+    #: all before.
+    of_experts: Mapping[str, tuple[str, str]] = {}
+
+    def latent(self, architecture: str, *, is_step: bool) -> str:
+        """Return the kernel of latent attention that it runs, "" if none is known."""
+        return self.latents.get(architecture, ("", ""))[is_step]
+
+    def experts(self, device: Device, quantization: str, held: int, inner: Quantity) -> str:
+        """Return the kernel of so many experts with so many columns, "" if none is known."""
+        suffix = {"fp16": "bf16"}.get(quantization, quantization)
+        older, newer = self.of_experts.get(suffix, ("", ""))
+        found = newer if device.architecture.startswith("Blackwell") else older
+        if found == "sglang_triton_bf16" and is_tuned(device.name, held, inner):
+            return "sglang_triton_tuned_bf16"
+        return found
 
     def attention(
         self, architecture: str, *, is_step: bool, is_narrow: bool, sharing: int = 1
@@ -134,6 +154,18 @@ for _each in (
             "trtllm_gen_context": Launches(3, 3),
             "trtllm_gen_generation": Launches(4, 7),
         },
+        latents={
+            "Hopper": ("fa3_prefill", "fa3_mla_decode"),
+            "Blackwell": ("trtllm_gen_mla_context", "trtllm_gen_mla"),
+        },
+        of_experts={
+            "bf16": ("sglang_triton_bf16", "flashinfer_gen_bf16"),
+            "fp8": ("vllm_triton", "flashinfer_gen_fp8"),
+            "fp8_block": ("sglang_triton_fp8_block", "flashinfer_gen_fp8_block"),
+            "int4": ("marlin_int4", "flashinfer_gen_int4"),
+            "mxfp4": ("sglang_triton_mxfp4", "flashinfer_gen_mxfp4_mxfp8"),
+            "nvfp4": ("", "flashinfer_gen_nvfp4"),
+        },
     ),
     Backend(
         "vllm",
@@ -168,6 +200,18 @@ for _each in (
             "triton_unified_decode": Launches(2, 2),
             "trtllm_gen_context": Launches(4, 3),
             "trtllm_gen_generation": Launches(4, 3),
+        },
+        latents={
+            "Hopper": ("fa3_prefill", "flash_mla"),
+            "Blackwell": ("trtllm_gen_mla_context", "trtllm_gen_mla"),
+        },
+        of_experts={
+            "bf16": ("vllm_triton", "flashinfer_gen_bf16"),
+            "fp8": ("vllm_triton", "flashinfer_gen_fp8"),
+            "fp8_block": ("vllm_triton_fp8_block", "flashinfer_gen_fp8_block"),
+            "int4": ("marlin_int4", "marlin_int4"),
+            "mxfp4": ("vllm_triton_kernels_mxfp4", "flashinfer_gen_mxfp4_mxfp8"),
+            "nvfp4": ("", "flashinfer_gen_nvfp4"),
         },
     ),
     Backend(
@@ -215,6 +259,17 @@ for _each in (
         },
         32,
         "trtllm_mmha",
+        latents={
+            "Hopper": ("trtllm_fmha_mla", "flash_mla"),
+            "Blackwell": ("trtllm_gen_mla_context", "trtllm_gen_mla"),
+        },
+        of_experts={
+            "bf16": ("trtllm_cutlass_bf16", "trtllm_cutlass_bf16"),
+            "fp8": ("trtllm_cutlass_fp8", "trtllm_cutlass_fp8"),
+            "fp8_block": ("trtllm_cutlass_fp8_block", "trtllm_deepgemm"),
+            "mxfp4": ("trtllm_w4a16", "trtllm_gen_mxfp4_mxfp8"),
+            "nvfp4": ("", "trtllm_gen_nvfp4"),
+        },
     ),
 ):
     BACKENDS.add(_each.name, _each)

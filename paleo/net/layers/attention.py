@@ -111,6 +111,10 @@ class Attention(Layer):
     def num_params(self, inputs: Shapes) -> int:
         return int(product(inputs[0][1:-2])) * self.sinks
 
+    def cached(self, inputs: Shapes) -> int:
+        _, k, v, *_ = inputs
+        return int(product(k[1:-2]) * (k[-1] + (0 if self.values_in_keys else v[-1])))
+
     def by_positions(self, keys: int, ways: int) -> tuple[int, Layer]:
         """Return how many keys a query sees that has one of so many parts of the positions.
 

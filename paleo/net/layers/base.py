@@ -142,6 +142,9 @@ class Layer(ABC):
     is_attention: ClassVar[bool] = False
     #: Whether it takes rows of its parameters by their numbers.
     looks_up: ClassVar[bool] = False
+    #: What it is to a serving program, which joins layers in kernels of its own: a "product", a
+    #: "sum", a "norm", a "rotation", a "score", "dispatch", "experts" or "combine"; "" is none.
+    serves_as: ClassVar[str] = ""
     #: Whether devices exchange messages there.
     is_exchange: ClassVar[bool] = False
     #: Whether it gives each expert as many places for rows, of which some may stay empty.
@@ -248,6 +251,17 @@ class Layer(ABC):
     def stored_bytes(self, inputs: Shapes, element_size: int) -> int:
         """Return the bytes of its parameters as they are stored for inference."""
         return element_size * self.num_params(inputs)
+
+    def cached(self, inputs: Shapes) -> int:
+        """Return the numbers that it keeps of each position for later ones: its keys and values."""
+        return 0
+
+    def state(self, inputs: Shapes) -> int:
+        """Return the bytes that it keeps of a sequence for its next position, whatever its length.
+
+        None but layers that scan have any.
+        """
+        return 0
 
     def num_tensors(self, inputs: Shapes) -> int:
         """Return how many tensors its parameters are: one by default, if it has any."""

@@ -36,6 +36,8 @@ from paleo.net.layers.matrices import Matrix, StoredMatrix
 class InnerProduct(StoredMatrix):
     """N x D to N x K by a matrix of D x K, and a bias; the input is flattened to N x D."""
 
+    serves_as: ClassVar[str] = "product"
+
     leads = True
     adds_bias: ClassVar[bool] = True
 

@@ -152,6 +152,8 @@ class Dispatch(Layer):
     GShard, arXiv:2006.16668, section 2.2): what has no place is dropped, and places may stay empty.
     """
 
+    serves_as: ClassVar[str] = "dispatch"
+
     num_parents: ClassVar[tuple[int, int | None]] = (2, 2)
 
     capacity: float | None = key(
@@ -225,6 +227,8 @@ class Experts(StoredMatrix):
     the lower their rank. Where there are fewer rows than experts of an even load, each has an
     expert of its own.
     """
+
+    serves_as: ClassVar[str] = "experts"
 
     leads = True
     adds_bias: ClassVar[bool] = True
@@ -328,6 +332,8 @@ class Combine(Layer):
     Its parents are the rows, N x ... x k x D or N x E x C x D as `Dispatch` gave them, and the
     weights, N x ... x k. It gives N x ... x D in one kernel, and so do the gradients.
     """
+
+    serves_as: ClassVar[str] = "combine"
 
     num_parents: ClassVar[tuple[int, int | None]] = (2, 2)
 

@@ -156,6 +156,8 @@ class _OverLast(_ByRow):
 class LayerNorm(_OverLast):
     """Each sample's last dimensions brought to mean 0 and variance 1, then scaled and shifted."""
 
+    serves_as: ClassVar[str] = "norm"
+
     kind: ClassVar[Kind] = Kind.LAYER_NORM
 
     affine: bool = key(Flag(), "whether it has a scale for each element", default=True)
@@ -173,6 +175,8 @@ class LayerNorm(_OverLast):
 @layer_type("RMSNorm")
 class RMSNorm(_OverLast):
     """Each sample's last dimensions divided by their root mean square, then scaled."""
+
+    serves_as: ClassVar[str] = "norm"
 
     affine: bool = key(Flag(), "whether it has a scale for each element", default=True)
     bias_term: bool = False

@@ -175,6 +175,8 @@ class Sigmoid(Pointwise):
     Cost models newer than `paleo2017` keep the input's shape.
     """
 
+    serves_as: ClassVar[str] = "score"
+
     kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(output=True)
     is_pointwise: ClassVar[bool] = True
     keeps_shape: ClassVar[bool] = False
@@ -233,6 +235,8 @@ class Softmax(Pointwise):
     It looks for a row's largest score, sums the exponentials up, and writes them.
     """
 
+    serves_as: ClassVar[str] = "score"
+
     kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(output=True)
     kind: ClassVar[Kind] = Kind.SOFTMAX
     keeps_shape: ClassVar[bool] = False
@@ -274,6 +278,8 @@ class Elementwise(Layer):
 
     Dimensions are compared from the last, as NumPy does; those of 1 are repeated.
     """
+
+    serves_as: ClassVar[str] = "sum"
 
     leads = True
     is_pointwise: ClassVar[bool] = True

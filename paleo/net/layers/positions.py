@@ -20,6 +20,8 @@ class RotaryEmbedding(Pointwise):
     and are not counted. The gradient is turned back, and takes nothing from the forward pass.
     """
 
+    serves_as: ClassVar[str] = "rotation"
+
     kept: ClassVar[MemoryNeeds | None] = MemoryNeeds()
     kind: ClassVar[Kind] = Kind.ELEMENTWISE
     is_pointwise: ClassVar[bool] = True

@@ -67,6 +67,9 @@ class SelectiveScan(Layer):
     def num_tensors(self, inputs: Shapes) -> int:
         return 2
 
+    def state(self, inputs: Shapes) -> int:
+        return _STATE * int(inputs[0][-1]) * int(inputs[2][-1])
+
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         reads, output = tensor_bytes(inputs, element_size), self.infer_shape(inputs)
         (whole,) = tensor_bytes((output,), element_size)
@@ -168,6 +171,9 @@ class StateSpaceDual(_InChunks):
     def num_tensors(self, inputs: Shapes) -> int:
         return 3
 
+    def state(self, inputs: Shapes) -> int:
+        return _STATE * int(num_elements(inputs[0][2:])) * int(inputs[2][-1])
+
     def _by_head(self, inputs: Shapes) -> Shape:
         return self.infer_shape(inputs)[:-1]
 
@@ -232,6 +238,9 @@ class GatedDelta(_InChunks):
 
     def num_tensors(self, inputs: Shapes) -> int:
         return 2
+
+    def state(self, inputs: Shapes) -> int:
+        return _STATE * int(num_elements(inputs[2][2:])) * int(inputs[1][-1])
 
     def _by_head(self, inputs: Shapes) -> Shape:
         return (batch_of(inputs), *inputs[3][1:])

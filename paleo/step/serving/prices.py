@@ -1,0 +1,399 @@
+"""What a step of a server takes: the time of each of its parts, as functions of how much there is.
+
+All tokens of a step go through the same products, attention through the requests one kind after the
+other, scores are of the tokens that are sampled. So the seconds of any step are a sum of functions
+of few numbers, each of which is evaluated for arrays of them at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from paleo.cluster.collectives import COLLECTIVES, Collective
+from paleo.cluster.collectives import Operation as Collecting
+from paleo.cluster.device import Device
+from paleo.cluster.topology import Cluster, Group
+from paleo.core.frozen import NamedTuple, dataclass
+from paleo.core.loads import Loads
+from paleo.core.operations import (
+    Attention,
+    BatchMatMul,
+    FusedExperts,
+    Kind,
+    Operation,
+    Pass,
+    Stream,
+)
+from paleo.core.quantity import Quantity, is_array, maximum, np
+from paleo.costs import CostModel, Target, Time
+from paleo.costs.tiled.backends import BACKENDS, Backend
+from paleo.costs.tiled.quantizations import QUANTIZATIONS, product
+from paleo.step.passes import exchange_time, priced
+from paleo.step.serving.program import (
+    ATTENTION,
+    EXPERTS,
+    HALF,
+    SCORES,
+    Experts,
+    Message,
+    Mixer,
+    Product,
+    Program,
+    Row,
+)
+
+#: The part of messages, in tables.
+EXCHANGE = "exchange"
+#: Bytes of a number that is sampled from.
+_SINGLE = 4
+
+
+class Parts(NamedTuple):
+    """Times of a step by the names of its parts; numbers or arrays."""
+
+    times: dict[str, Time]
+
+    def __add__(self, other: Parts) -> Parts:  # type: ignore[override]
+        found = dict(self.times)
+        for name, time in other.times.items():
+            found[name] = found.get(name, Time()) + time
+        return Parts(found)
+
+    @property
+    def seconds(self) -> Quantity:
+        return sum((time.total for time in self.times.values()), 0.0)
+
+    def times_of(self, count: Quantity) -> Parts:
+        """Return what so many take."""
+        return Parts({name: time.times(count) for name, time in self.times.items()})
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """Over how many devices one copy of a net is spread, and how.
+
+    `tp` devices share each layer, `pp` the layers. Of those that share layers, `attention_dp`
+    groups have different requests, each a copy of all but the experts; of these devices `ep` have
+    different experts, and tp / ep share each.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    attention_dp: int = 1
+
+    @property
+    def of_attention(self) -> int:
+        """Devices that share one request's attention."""
+        return self.tp // self.attention_dp
+
+    @property
+    def devices(self) -> int:
+        return self.tp * self.pp
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Whose kernels run: `backend`, in which numbers, and how devices exchange.
+
+    `weights` and `experts` are names of `QUANTIZATIONS`, `cache` the bytes of a number of keys and
+    values. `reduces` is the scheme of all-reduces.
+    """
+
+    backend: Backend | None
+    weights: str = "bf16"
+    experts: str = "bf16"
+    cache: float = HALF
+    reduces: str = "auto"
+    moves_tokens: bool = False
+
+
+class StepPrices:
+    """Seconds of the parts of a step on one device, for one net, cluster and division."""
+
+    def __init__(
+        self,
+        program: Program,
+        device: Device,
+        cost_model: CostModel,
+        kernels: Kernels,
+        degrees: Degrees,
+        cluster: Cluster | None,
+    ) -> None:
+        self.program = program
+        self.device = device
+        self.cost_model = cost_model
+        self.kernels = kernels
+        self.degrees = degrees
+        self.cluster = cluster
+        self.target = Target(device, "bf16", training=False)
+
+    # The parts.
+
+    def rows(self, tokens: Quantity) -> Parts:
+        """Return what is computed of so many tokens, and what is exchanged of them."""
+        made = [(row.part, self._operations(row, tokens), n) for row, n in self.program.rows]
+        found = self._priced(made)
+        exchange: Quantity = 0.0
+        for message, count in self.program.messages:
+            exchange = exchange + count * self._message(message, tokens)
+        if self.degrees.pp > 1:
+            sent = HALF * self.program.hidden * tokens
+            seconds = self._sending(self._neighbours, sent, Collecting.POINT_TO_POINT)
+            exchange = exchange + (self.degrees.pp - 1) * seconds
+        return found + Parts({EXCHANGE: Time(overhead=exchange, total=exchange)})
+
+    def scores(self, rows: Quantity) -> Parts:
+        """Return what the scores of words take of so many tokens, and a choice among them."""
+        made = [(SCORES, self._operations(row, rows), n) for row, n in self.program.scores]
+        words = self.program.words * self.degrees.of_attention
+        chosen = (
+            Stream(Kind.COPY, (HALF * rows * words,), (_SINGLE * rows * words,), label="to fp32"),
+            Stream(Kind.REDUCTION, (_SINGLE * rows * words,), (rows * 8,), label="choice"),
+        )
+        found = self._priced([*made, (SCORES, chosen, 1)])
+        if self.degrees.of_attention > 1:
+            gathered = HALF * rows * words
+            seconds = self._sending(self._group, gathered, Collecting.ALL_GATHER)
+            found += Parts({EXCHANGE: Time(overhead=seconds, total=seconds)})
+        return found
+
+    def steps(self, requests: Quantity, keys: Quantity, new: Quantity = 1) -> Parts:
+        """Return attention of requests that have so many keys each, of which `new` are new.
+
+        `requests` may be a mean, but not below one.
+        """
+        made = [
+            (ATTENTION, self._mixed(mixer, requests, new, keys, is_step=True), count)
+            for mixer, count in self.program.mixers
+        ]
+        return self._priced(made)
+
+    def prompts(self, requests: Quantity, new: Quantity, keys: Quantity) -> Parts:
+        """Return attention of prompts, of whose keys so many are `new`, each with a query."""
+        made = [
+            (ATTENTION, self._mixed(mixer, requests, new, keys, is_step=False), count)
+            for mixer, count in self.program.mixers
+        ]
+        return self._priced(made)
+
+    # How they are priced.
+
+    def _priced(self, made: Sequence[tuple[str, tuple[Operation, ...], int]]) -> Parts:
+        operations = [each for _, own, _ in made for each in own]
+        times = iter(priced(operations, self.target, self.cost_model))
+        found: dict[str, Time] = {}
+        for part, own, count in made:
+            time = sum((next(times) for _ in own), Time())
+            found[part] = found.get(part, Time()) + time.times(count)
+        return Parts(found)
+
+    def _operations(self, row: Row, tokens: Quantity) -> tuple[Operation, ...]:
+        of = row.of
+        if isinstance(of, Product):
+            return self._product(of, tokens)
+        if isinstance(of, Experts):
+            return self._experts(of, tokens)
+        return of(tokens)
+
+    def _product(self, of: Product, tokens: Quantity) -> tuple[Operation, ...]:
+        name = "bf16" if of.is_wide else self.kernels.weights
+        return product(
+            tokens, of.columns, of.features, name, self.device.architecture, self.kernels.backend
+        )
+
+    def held(self, of: Experts) -> tuple[int, int]:
+        """Return how many experts a device holds, and the columns of each."""
+        degrees = self.degrees
+        return (
+            of.experts // degrees.ep,
+            of.inner * degrees.of_attention * degrees.ep // degrees.tp,
+        )
+
+    def _experts(self, of: Experts, tokens: Quantity) -> tuple[Operation, ...]:
+        kind = QUANTIZATIONS[self.kernels.experts]
+        everyone = tokens * self.degrees.attention_dp
+        held, inner = self.held(of)
+        backend = self.kernels.backend
+        kernel = ""
+        if backend is not None:
+            kernel = backend.experts(self.device, self.kernels.experts, held, inner)
+        return (
+            FusedExperts(
+                everyone, of.chosen, of.hidden, inner, loads_of(of, everyone, held), kind.size,
+                kind.weight_size, of.is_gated, kind.dtype, kernel,
+            ),
+        )  # fmt: skip
+
+    def _mixed(
+        self, mixer: Mixer, requests: Quantity, new: Quantity, keys: Quantity, *, is_step: bool
+    ) -> tuple[Operation, ...]:
+        """Return what a layer that takes positions together does for a group of requests."""
+        if not mixer.is_attention:
+            return self._scanned(mixer, requests, new)
+        heads = int(mixer.node.inputs[0][1])
+        written = HALF * requests * new * mixer.cached
+        stored = Stream(
+            Kind.COPY, (written,), (self.kernels.cache * requests * new * mixer.cached,),
+            label="cache",
+        )  # fmt: skip
+        if mixer.latent is not None:
+            latent = self._absorbed if is_step else self._made
+            return (stored, *latent(mixer, heads, requests, new, keys))
+        query, *others = mixer.node.inputs
+        inputs = (
+            (requests, *query[1:-2], new, query[-1]),
+            *((requests, *shape[1:-2], keys, shape[-1]) for shape in others[:2]),
+        )
+        layer = mixer.node.layer
+        sharing = heads // int(others[0][1])
+        found = [
+            self._by_kernel(each, is_step, sharing)
+            for each in layer.operations(Pass.FORWARD, inputs, HALF)
+        ]
+        return (stored, *found)
+
+    @property
+    def _is_narrow(self) -> bool:
+        return self.kernels.cache < HALF
+
+    def _by_kernel(self, operation: Operation, is_step: bool, sharing: int) -> Operation:
+        """Return attention by the kernel of the program that serves."""
+        if not isinstance(operation, Attention):
+            return operation
+        backend = self.kernels.backend
+        kernel = ""
+        if backend is not None:
+            kernel = backend.attention(
+                self.device.architecture, is_step=is_step, is_narrow=self._is_narrow,
+                sharing=sharing,
+            )  # fmt: skip
+        found = replace(operation, kernel=kernel)
+        return self._narrowed(found) if self._is_narrow else found
+
+    def _narrowed(self, operation: Attention) -> Attention:
+        """Return attention to a cache of one byte: some kernels multiply what was quantized."""
+        if operation.kernel.startswith(("trtllm_gen", "trtllm_fmha")):
+            return replace(operation, element_size=1, dtype="fp8")
+        return replace(operation, kv_size=1)
+
+    def _absorbed(
+        self, mixer: Mixer, heads: int, requests: Quantity, new: Quantity, keys: Quantity
+    ) -> tuple[Operation, ...]:
+        """Return attention to latents, with products of each head before and behind."""
+        latent = mixer.latent
+        assert latent is not None
+        tokens, width = requests * new, latent.rank + latent.shared
+        attention = Attention(
+            Pass.FORWARD, requests * heads, heads, new, keys, width, latent.rank, HALF,
+            causal=True, values_in_keys=True, kernel=self._latent_kernel(is_step=True),
+        )  # fmt: skip
+        if self._is_narrow:
+            attention = self._narrowed(attention)
+        return (
+            BatchMatMul("absorbed", heads, tokens, latent.rank, latent.plain, HALF),
+            attention,
+            BatchMatMul("values", heads, tokens, latent.values, latent.rank, HALF),
+        )
+
+    def _made(
+        self, mixer: Mixer, heads: int, requests: Quantity, new: Quantity, keys: Quantity
+    ) -> tuple[Operation, ...]:
+        """Return attention to keys and values that are made of all latents."""
+        latent = mixer.latent
+        assert latent is not None
+        rows = requests * keys
+        moved = HALF * rows * heads
+        width = latent.plain + latent.shared
+        made = product(
+            rows, latent.made, latent.rank, self.kernels.weights, self.device.architecture,
+            self.kernels.backend,
+        )  # fmt: skip
+        attention = Attention(
+            Pass.FORWARD, requests * heads, 1, new, keys, width, latent.values, HALF, causal=True,
+            kernel=self._latent_kernel(is_step=False),
+        )  # fmt: skip
+        copied = Stream(Kind.COPY, (moved * latent.plain,), (moved * width,), label="keys")
+        return (*made, copied, attention)
+
+    def _latent_kernel(self, *, is_step: bool) -> str:
+        backend = self.kernels.backend
+        return backend.latent(self.device.architecture, is_step=is_step) if backend else ""
+
+    def _scanned(self, mixer: Mixer, requests: Quantity, new: Quantity) -> tuple[Operation, ...]:
+        """Return a scan of so many positions, from states that are kept and to them."""
+        node = mixer.node
+        layer = node.layer
+        if "resumes" in layer.keys:
+            layer = layer.replace(resumes=True)
+            return layer.operations(Pass.FORWARD, mixer.shapes(requests, new), HALF)
+        found = layer.operations(Pass.FORWARD, mixer.shapes(requests, new), HALF)
+        kept = requests * layer.state(node.inputs)
+        states = Stream(Kind.COPY, (kept,), (kept,), label="states that are kept")
+        return (*found, states)
+
+    # Messages.
+
+    @functools.cached_property
+    def _group(self) -> Group:
+        """Devices that share a request's attention."""
+        assert self.cluster is not None
+        return self.cluster.group(self.degrees.of_attention, 1)
+
+    @functools.cached_property
+    def _all(self) -> Group:
+        """Devices that share the experts."""
+        assert self.cluster is not None
+        return self.cluster.group(self.degrees.tp, 1)
+
+    @functools.cached_property
+    def _neighbours(self) -> Group:
+        assert self.cluster is not None
+        return self.cluster.group(2, self.degrees.tp)
+
+    def _message(self, message: Message, tokens: Quantity) -> Quantity:
+        """Return the seconds of a message of so many tokens."""
+        degrees, num_bytes = self.degrees, message.num_bytes * tokens
+        if message.is_of_experts and degrees.attention_dp > 1:
+            return 0.0 * tokens  # moved by `_tokens_to_experts`
+        operation = Collecting(message.operation)
+        group = self._all if message.is_of_experts else self._group
+        return self._sending(group, num_bytes, operation)
+
+    def _sending(self, group: Group, num_bytes: Quantity, operation: Collecting) -> Quantity:
+        scheme = self.kernels.reduces if operation is Collecting.ALL_REDUCE else "auto"
+        collective: Collective = COLLECTIVES[scheme]
+
+        def seconds(size: Any) -> Quantity:
+            return exchange_time(size, group, collective, self.cost_model, operation)
+
+        return _each(seconds, num_bytes) if is_array(num_bytes) else seconds(num_bytes)
+
+
+def _each(seconds: Callable[[Any], Quantity], sizes: Any) -> Quantity:
+    """Return the seconds of each of an array of sizes, equal ones once."""
+    distinct, places = np.unique(sizes, return_inverse=True)
+    found: Any = np.array([seconds(size) for size in distinct.tolist()])
+    return found[places].reshape(sizes.shape)  # type: ignore[no-any-return]
+
+
+def loads_of(of: Experts, tokens: Quantity, held: int) -> Loads:
+    """Return how many of the held experts have rows, and of how many each, if choices are random.
+
+    A share of 1 - (1 - k / E)^T of the experts is chosen by one of T tokens (an expectation).
+    """
+    share = 1.0 - (1.0 - of.chosen / of.experts) ** (1.0 * tokens)
+    busy = maximum(held * share, 1e-9)
+    rows = tokens * of.chosen * held / of.experts
+    return ((busy, rows / busy), (held - held * share, 0.0 * rows))
+
+
+def total_of(parts: Iterable[Parts]) -> Parts:
+    """Return the parts of several together."""
+    return functools.reduce(lambda first, second: first + second, parts, Parts({}))
+
+
+__all__ = ["BACKENDS", "EXCHANGE", "EXPERTS", "Degrees", "Kernels", "Parts", "StepPrices"]

@@ -1,0 +1,100 @@
+"""What serving programs compute of nets: products, attention, experts and messages, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import paleo
+from paleo.core.errors import SettingError
+from paleo.net.division import divided
+from paleo.step.serving.program import Experts, Latent, Product, Program, read_program
+
+
+def program(name: str, tp: int = 1) -> Program:
+    return read_program(divided(paleo.load(name, dims={"seq": 1}), tp))
+
+
+def products(found: Program) -> dict[Any, int]:
+    return dict(found.products)
+
+
+def test_products_that_read_the_same_are_one() -> None:
+    # Llama 3 8B: 32 heads and twice 8 of 128, hidden 4096, 14336 gate and up, 128256 words.
+    assert products(program("llama3_8b")) == {
+        Product(4096, (32 + 8 + 8) * 128, "q_proj"): 32,
+        Product(4096, 4096, "o_proj"): 32,
+        Product(4096, 2 * 14336, "gate_proj"): 32,
+        Product(14336, 4096, "down_proj"): 32,
+        Product(4096, 128256, "scores", True): 1,
+    }
+
+
+def test_devices_share_columns_then_rows_and_exchange_sums() -> None:
+    found = program("llama3_8b", 4)
+    assert products(found) == {
+        Product(4096, (8 + 2 + 2) * 128, "q_proj"): 32,
+        Product(1024, 4096, "o_proj"): 32,
+        Product(4096, 2 * 3584, "gate_proj"): 32,
+        Product(3584, 4096, "down_proj"): 32,
+        Product(4096, 128256 // 4, "scores", True): 1,
+    }
+    # Two sums a block and that of embeddings, of 4096 halves a token.
+    ((message, count),) = found.messages
+    assert (message.num_bytes, message.operation, count) == (2 * 4096, "all_reduce", 65)
+
+
+def test_a_cache_has_keys_and_values() -> None:
+    ((mixer, count),) = program("llama3_8b").mixers
+    assert (mixer.cached, mixer.window, count) == (2 * 8 * 128, 0, 32)
+    windowed, whole = program("gpt_oss_20b").mixers
+    assert (windowed[0].window, whole[0].window) == (128, 0)
+
+
+def test_sums_are_computed_by_the_norm_behind() -> None:
+    rows: list[tuple[Any, int]] = [(row.of, n) for row, n in program("llama3_8b").rows]
+    (alone, once), (both, often) = [(of, n) for of, n in rows if getattr(of, "label", "") == "norm"]
+    # The first reads embeddings alone; two of a block and the last add what came before.
+    assert (alone.reads, alone.writes, once) == ((2 * 4096,), (2 * 4096,), 1)
+    assert (both.reads, both.writes, often) == ((2 * 4096,) * 2, (2 * 4096,) * 2, 64)
+
+
+def test_experts_are_one_operator_behind_their_router() -> None:
+    found = program("mixtral_8x7b", 2)
+    # Eight experts of 14336, two for a token, columns shared by two devices; the router is whole.
+    assert found.experts == [(Experts(8, 2, 4096, 14336 // 2, True), 32)]
+    assert products(found)[Product(4096, 8, "router", True)] == 32
+    of_experts = [(m, n) for m, n in found.messages if m.is_of_experts]
+    assert [(m.num_bytes, n) for m, n in of_experts] == [(2 * 4096, 32)]
+
+
+def test_keys_and_values_of_a_latent_are_attentions_own() -> None:
+    found = program("deepseek_v3", 8)
+    ((mixer, count),) = found.mixers
+    # DeepSeek-V3: a latent of 512 and 64 rotated features; 128 heads of 128 + 128, of 8 devices.
+    assert mixer.latent == Latent(512, 64, 128, 128, 16 * 256)
+    assert (mixer.cached, count) == (512 + 64, 61)
+    assert not any(product.name == "kv_b_proj" for product in products(found))
+    assert products(found)[Product(7168, 1536 + 576, "q_a_proj")] == 61
+
+
+def test_scans_keep_states() -> None:
+    states = [
+        mixer.node.layer.state(mixer.node.inputs)
+        for mixer, _ in program("jamba").mixers
+        if not mixer.is_attention
+    ]
+    # Jamba: 8192 channels, 16 numbers of state each, in 4 bytes; convolutions keep none here.
+    assert sorted(states) == [0, 4 * 8192 * 16]
+
+
+def test_weights_without_products_are_embeddings_and_norms() -> None:
+    # 128256 x 4096 of words, and 65 norms of 4096, in 2 bytes.
+    assert program("llama3_8b").other_weights == 2 * (128256 * 4096 + 65 * 4096)
+
+
+def test_a_net_without_products_has_no_scores() -> None:
+    text = '{"name": "n", "layers": {"x": {"type": "Input", "tensor": [1, 4]}}}'
+    with pytest.raises(SettingError, match="no product with weights"):
+        read_program(paleo.loads(text))
