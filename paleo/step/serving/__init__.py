@@ -1,0 +1,1 @@
+"""Serving of language models: what a step of a server costs, and how servers put steps together."""
