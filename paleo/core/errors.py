@@ -76,6 +76,10 @@ class MeasurementError(PaleoError):
     """A file of measurements that cannot be read."""
 
 
+class TraceError(PaleoError):
+    """A trace of requests that cannot be read."""
+
+
 class UnknownNameError(PaleoError):
     """A name that no registry knows."""
 
