@@ -18,6 +18,12 @@ def length_note(length: int, positions: int | None) -> str:
     return f"{_WITHOUT} {length:,} tokens{more}"
 
 
+def positions_of(notes: Sequence[str]) -> int | None:
+    """Return how many positions a model has by the notes of its file; None where none says so."""
+    known = next(filter(None, (re.search(_POSITIONS, note) for note in notes)), None)
+    return int(known[1].replace(",", "")) if known else None
+
+
 def notes_at(notes: Sequence[str], length: int) -> list[str]:
     """Return the notes of a file where a length is given: of the chosen one there is none.
 

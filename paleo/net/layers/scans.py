@@ -49,6 +49,8 @@ class SelectiveScan(Layer):
     the backward pass.
     """
 
+    serves_as: ClassVar[str] = "scan"
+
     num_parents: ClassVar[tuple[int, int | None]] = (4, 5)
 
     def infer_shape(self, inputs: Shapes) -> Shape:
@@ -151,6 +153,8 @@ class StateSpaceDual(_InChunks):
     output, from that and from the state before.
     """
 
+    serves_as: ClassVar[str] = "scan"
+
     num_parents: ClassVar[tuple[int, int | None]] = (4, 4)
 
     chunk: int = key(Whole(), "Q, the positions of a chunk", default=256)
@@ -212,6 +216,8 @@ class GatedDelta(_InChunks):
     the output. A layer that `resumes` reads states of d x e numbers a head and writes them, in 4
     bytes; one position of it, a step of decoding, is one kernel (fused_recurrent.py there).
     """
+
+    serves_as: ClassVar[str] = "scan"
 
     num_parents: ClassVar[tuple[int, int | None]] = (5, 5)
 

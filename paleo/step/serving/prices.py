@@ -48,7 +48,7 @@ from paleo.step.serving.program import (
 #: The part of messages, in tables.
 EXCHANGE = "exchange"
 #: Bytes of a number that is sampled from.
-_SINGLE = 4
+SINGLE = 4
 
 
 class Parts(NamedTuple):
@@ -151,8 +151,8 @@ class StepPrices:
         made = [(SCORES, self._operations(row, rows), n) for row, n in self.program.scores]
         words = self.program.words * self.degrees.of_attention
         chosen = (
-            Stream(Kind.COPY, (HALF * rows * words,), (_SINGLE * rows * words,), label="to fp32"),
-            Stream(Kind.REDUCTION, (_SINGLE * rows * words,), (rows * 8,), label="choice"),
+            Stream(Kind.COPY, (HALF * rows * words,), (SINGLE * rows * words,), label="to fp32"),
+            Stream(Kind.REDUCTION, (SINGLE * rows * words,), (rows * 8,), label="choice"),
         )
         found = self._priced([*made, (SCORES, chosen, 1)])
         if self.degrees.of_attention > 1:

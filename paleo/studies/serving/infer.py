@@ -1,0 +1,237 @@
+"""Inference of language models: on a server, under loads."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Unpack
+
+from paleo.core.checks import listed
+from paleo.core.errors import Mistakes, PaleoError
+from paleo.core.results import Results
+from paleo.net.load import ONE_NET, NetLike
+from paleo.step.declarations import check_names, declared
+from paleo.step.plan import Plan
+from paleo.step.scenario import SimulateSettings, asked
+from paleo.step.serving.scheduling import Scheduling
+from paleo.step.settings import found_settings
+from paleo.studies.serving.answers import Asked, Phase, Serving
+from paleo.studies.serving.loads import Fixed, Lengths, Load, Lognormal, closed_load, open_load
+from paleo.studies.serving.placing import OF_PREFILL, Model, find_model, placed, what_would_fit
+from paleo.studies.serving.scheduler import Link, serve
+from paleo.studies.serving.server import Party
+from paleo.studies.serving.settings import OF_OTHERS, InferSettings
+from paleo.studies.serving.traces import read_trace
+
+#: What is asked where nobody says: requests at a time.
+_CONCURRENCY = (1, 8, 32, 128)
+#: Requests that are simulated for each at a time, and at a rate.
+_FOR_EACH, _AT_RATE = 10, 1000
+
+
+def infer(nets: NetLike | Iterable[NetLike], **settings: Unpack[InferSettings]) -> Results[Serving]:
+    """Predict what language models on a server take for a first token and for each other one.
+
+    Devices, clusters, number types, concurrencies and rates may be several: every combination is
+    an answer. Requests are simulated, so that what waits for what is in the seconds. Raises a
+    PaleoError with every mistake. A model that does not fit is an answer, too.
+
+    >>> (found,) = paleo.infer("llama3_8b", device="H100_SXM", prompt=512, output=64, concurrency=4)
+    >>> found.fits, found.max_concurrency > 4
+    (True, True)
+    """
+    mistakes = Mistakes()
+    known = declared(InferSettings)
+    check_names(known, settings, mistakes)
+    given = {name: value for name, value in settings.items() if value is not None}
+    many = mistakes.check(listed, "nets", nets, ONE_NET) or []
+    specs = [mistakes.check(find_model, net, settings.get("importing")) for net in many]
+    found = found_settings(InferSettings, given, mistakes, base=SimulateSettings)
+    mistakes.raise_as(PaleoError)
+    for name in OF_OTHERS:
+        if name in given:
+            mistakes.add(f"{name}: is not for language models, which have --concurrency")
+    _check_together(found, given, mistakes)
+    loads = mistakes.check(_loads, found) or []
+    answers: list[Serving] = []
+    for spec in specs:
+        if spec and (most := spec.positions):
+            _check_positions(spec, most, found, loads, mistakes)
+        for plan in _plans(spec, given, mistakes):
+            for dtype in found["dtype"] or (None,):
+                answers += mistakes.check(_answers, spec, plan, dtype, found, loads) or []
+    mistakes.raise_as(PaleoError)
+    return Results(answers)
+
+
+def _plans(spec: Model | None, given: Mapping[str, Any], mistakes: Mistakes) -> Iterator[Plan]:
+    """Yield the plan of each device or cluster."""
+    if spec is None:
+        return
+    plain = {
+        name: given[name]
+        for name in ("device", "cluster", "network", "cost_model")
+        if name in given
+    }
+    scenarios, _ = asked(spec.net, SimulateSettings, {**plain, "workers": 1}, mistakes)
+    for scenario in scenarios:
+        yield scenario.plan
+
+
+def _check_positions(
+    model: Model,
+    most: int,
+    found: Mapping[str, Any],
+    loads: Sequence[tuple[int | None, float | None, Load]],
+    mistakes: Mistakes,
+) -> None:
+    """Note where a prompt and its answer are longer than the positions of a model."""
+    longest = max((int((load.prompt + load.output).max()) for _, _, load in loads), default=0)
+    if longest > most:
+        where = f"{found['prompts']}: " if found["prompts"] is not None else "prompt: "
+        mistakes.add(
+            f"{where}{longest:,} tokens with the answer are more than the {most:,} positions of "
+            f"{model.net.name}"
+        )
+
+
+def _check_together(found: Mapping[str, Any], given: Mapping[str, Any], mistakes: Mistakes) -> None:
+    if found["prefill"] is None:
+        for name in ("decode", *OF_PREFILL):
+            if name in given:
+                mistakes.add(
+                    f"{name}: is for devices that compute prompts alone: give prefill, too"
+                )
+    if found["concurrency"] and found["rate"]:
+        mistakes.add("rate: requests come at a rate, or there are so many at a time, not both")
+    if found["prompts"] is not None:
+        for name in ("prompt", "output", "length_cv", "concurrency", "requests", "cv"):
+            if name in given:
+                mistakes.add(f"{name}: the file of prompts says so: leave out {name}, or prompts")
+    for name in ("draft", "acceptance"):
+        if name in given and not found["drafts"]:
+            mistakes.add(f"{name}: nothing is drafted: give drafts, how many in a step")
+
+
+def _loads(found: Mapping[str, Any]) -> list[tuple[int | None, float | None, Load]]:
+    """Return all loads, each with its concurrency or its rate."""
+    if found["prompts"] is not None:
+        trace = read_trace(found["prompts"])
+        if not found["rate"]:
+            return [(None, trace.rate, trace)]
+        return [(None, rate, trace.at_rate(rate)) for rate in found["rate"]]
+    lengths = [_lengths(found[name], found["length_cv"]) for name in ("prompt", "output")]
+    how = {"hit_rate": found["hit_rate"], "seed": found["seed"]}
+    if found["rate"]:
+        count = found["requests"] or _AT_RATE
+        return [
+            (None, rate, open_load(rate, count, *lengths, cv=found["cv"], **how))
+            for rate in found["rate"]
+        ]
+    return [
+        (each, None, closed_load(each, found["requests"] or _FOR_EACH * each, *lengths, **how))
+        for each in found["concurrency"] or _CONCURRENCY
+    ]
+
+
+def _lengths(tokens: int, cv: float) -> Lengths:
+    return Lognormal(tokens, cv) if cv else Fixed(tokens)
+
+
+def _answers(
+    spec: Model,
+    plan: Plan,
+    dtype: str | None,
+    found: Mapping[str, Any],
+    loads: Sequence[tuple[int | None, float | None, Load]],
+) -> list[Serving]:
+    """Return the answers of a model on devices of one kind, in one type."""
+    longest = max(int((load.prompt + load.output).max()) for _, _, load in loads)
+    one = placed(spec, plan, dtype, found, longest)
+    limits = (found["ttft"], found["tpot"])
+    return [
+        _answer(one, concurrency, rate, load, found, limits) for concurrency, rate, load in loads
+    ]
+
+
+def _answer(
+    one: Asked,
+    concurrency: int | None,
+    rate: float | None,
+    load: Load,
+    found: Mapping[str, Any],
+    limits: tuple[float | None, float | None],
+) -> Serving:
+    length = int((load.prompt + load.output).max())
+    serving = functools.partial(Serving, one, concurrency, rate, length, limits=limits)
+    parties = [one.deployment, *filter(None, (one.prefill,))]
+    if any(each.memory.most_requests(length) < 1 for each in parties):
+        return serving(missing=tuple(what_would_fit(one, length)))
+    party = Party(one.deployment, _scheduling(one, found), one.copies)
+    prefill = link = None
+    if one.prefill:
+        prefill = Party(one.prefill, _scheduling(one, found), one.prefill_copies)
+        link = _link(one)
+    most = _most_rate(one, load) if rate is not None else None
+    served = serve(load, party, prefill, link)
+    prompt = max(round(float((load.prompt - load.cached).mean())), 1)
+    of_prompts = one.prefill or one.deployment
+    keys = float(load.prompt.mean() + load.output.mean() / 2)
+    running = max(served.mean_batch, 1.0) if served.decode_seconds else 1.0
+    deployment = one.deployment
+    return serving(
+        served=served,
+        prefill=Phase.of(
+            of_prompts.prefill(prompt, int(load.cached.mean())).times, of_prompts.host_seconds(1)
+        ),
+        decode=Phase.of(
+            deployment.decode(running, keys).times, deployment.host_seconds(round(running))
+        ),
+        most_rate=most,
+    )
+
+
+def _most_rate(one: Asked, load: Load) -> float:
+    """Return the rate at which the servers are always busy with as many requests as they take."""
+    prompt, output = float((load.prompt - load.cached).mean()), float(load.output.mean())
+    whole = round(float((load.prompt + load.output).mean()))
+    deployment = one.deployment
+    groups = deployment.prices.degrees.attention_dp
+    most = min(deployment.memory.most_requests(whole) * groups, deployment.limits.requests * groups)
+    keys = float(load.prompt.mean()) + output / 2
+    step = deployment.seconds([], most, round(most * keys))
+    alone = (one.prefill or deployment).seconds([(round(max(prompt, 1)), 0)], 0, 0)
+    if one.prefill:
+        return min(one.copies * most / (output * step), one.prefill_copies / alone)
+    return one.copies / (output * step / most + alone)
+
+
+def _scheduling(one: Asked, found: Mapping[str, Any]) -> Scheduling:
+    """Return how the server puts requests together."""
+    server, deployment = one.server, one.deployment
+    limits = deployment.limits
+    groups = deployment.prices.degrees.attention_dp
+    budget = deployment.token_budget * groups
+    most = min(found["max_requests"] or limits.requests * groups, budget)
+    reserve = {"prompt": 0.0, "part": server.answers, "whole": 1.0}[server.reserve]
+    return Scheduling(
+        batching=found["batching"], token_budget=budget, max_requests=most,
+        chunked=server.chunks, mixed=server.mixes, decode_first=server.decodes_first,
+        block=server.block, watermark=server.watermark, reserve=reserve,
+    )  # fmt: skip
+
+
+def _link(one: Asked) -> Link:
+    """Return what moves caches from the devices of prompts to those that decode."""
+    assert one.prefill is not None
+    degrees = one.prefill.prices.degrees
+    cluster = one.plan.reached
+    group = cluster.group(2, degrees.devices)
+    bandwidth = float(group.link_bandwidth) * degrees.of_attention
+
+    def seconds(tokens: int) -> float:
+        # Each device of a request's group sends its part, over links of its own.
+        memory = one.prefill.memory if one.prefill else one.memory
+        return float(memory.of_request(tokens)) * degrees.of_attention / bandwidth
+
+    return Link(seconds, lanes=max(one.prefill_copies * degrees.attention_dp, 1))

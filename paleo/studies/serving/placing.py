@@ -1,0 +1,279 @@
+"""Where a model is served: how devices share copies of it, in which numbers, and what fits."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from paleo.cluster.frameworks import FRAMEWORKS
+from paleo.cluster.servers import Server
+from paleo.core.errors import HardwareError, Mistakes, PaleoError, SettingError
+from paleo.core.frozen import NamedTuple
+from paleo.costs.tiled.backends import BACKENDS
+from paleo.costs.tiled.quantizations import QUANTIZATIONS
+from paleo.net.division import divided
+from paleo.net.graph import cached_for_net
+from paleo.net.lengths import SEQ, positions_of
+from paleo.net.load import NetLike, load
+from paleo.net.spec import NetSpec
+from paleo.step.plan import Plan
+from paleo.step.serving.deployment import NO_DRAFTS, Deployment, Drafts
+from paleo.step.serving.prices import Degrees, Kernels, StepPrices
+from paleo.step.serving.program import Program, read_program
+from paleo.studies.serving.answers import Asked, Missing
+from paleo.studies.serving.settings import CACHES
+from paleo.studies.training import rates_of
+
+#: No copy of a model is on more devices.
+_MOST_DEVICES = 1024
+#: The settings by which devices share a copy of a model, in the order in which they are said.
+_DEGREES = ("tp", "pp", "ep", "attention_dp")
+#: The same of devices that compute prompts alone.
+OF_PREFILL = ("prefill_tp", "prefill_ep", "prefill_attention_dp")
+
+
+class Model(NamedTuple):
+    """A language model: its net, and the same with one position a sample."""
+
+    net: NetSpec
+    alone: NetSpec
+
+    @property
+    def positions(self) -> int | None:
+        """The most positions that it was made for, None where its file does not say."""
+        return positions_of(self.net.notes)
+
+
+def isfind_model(net: NetSpec) -> bool:
+    """Tell whether a net is a language model: its tokens see earlier ones, and have scores."""
+    causal = any(getattr(each.layer, "causal", False) for each in net.layers)
+    scans = any(each.layer.serves_as == "scan" for each in net.layers)
+    return SEQ in (net.dims or {}) and (causal or scans)
+
+
+def find_model(net: NetLike, importing: Any) -> Model:
+    """Return a language model; raises a PaleoError if it is none."""
+    spec = load(net, importing)
+    if not isfind_model(spec):
+        raise SettingError(
+            f"{spec.name}: it is no language model: no causal attention, or no dimension {SEQ!r}"
+        )
+    return Model(spec, load(spec, dims={SEQ: 1}))
+
+
+def placed(
+    spec: Model, plan: Plan, dtype: str | None, found: Mapping[str, Any], longest: int
+) -> Asked:
+    """Return how a model is served on devices of one kind; raises a PaleoError."""
+    mistakes = Mistakes()
+    server: Server = found["server"]
+    device = plan.device
+    weights = dtype or _widest(plan)
+    experts = found["experts_dtype"] or weights
+    cache = found["kv_dtype"] or ("fp16" if weights == "fp16" else "bf16")
+    for name in (weights, experts):
+        if name not in QUANTIZATIONS:
+            mistakes.add(
+                f"dtype: language models are not served in {name}; there are: "
+                f"{', '.join(QUANTIZATIONS)}"
+            )
+    mistakes.raise_as(PaleoError)
+    mistakes.check(server.check_formats, weights, cache)
+    for name in (weights, experts):
+        mistakes.check(_check_peak, plan, name)
+    budget = found["token_budget"] or server.limits_on(device).tokens
+    backend = BACKENDS[server.backend] if server.backend else None
+    reduces = "custom_all_reduce" if server.all_reduce_of() else "auto"
+    kernels = Kernels(backend, weights, experts, CACHES[cache], reduces)
+    mistakes.raise_as(PaleoError)
+    make = functools.partial(
+        _deployment, spec.alone, plan, kernels, server=server, length=longest, token_budget=budget,
+        graphs=not found["eager"], drafts=functools.partial(_drafts, found, plan, kernels),
+    )  # fmt: skip
+    workers, notes = found["workers"], []
+    prefill, prefill_copies = None, 0
+    own = {name: found[name] for name in _DEGREES}
+    if found["prefill"] is not None:
+        decode = found["decode"] or workers - found["prefill"]
+        if found["prefill"] + decode > workers and "workers" in found and workers > 1:
+            raise SettingError(
+                f"prefill: {found['prefill']} devices and {decode} that decode are more than "
+                f"num_workers {workers}"
+            )
+        if decode < 1:
+            raise SettingError("decode: no device is left that decodes: give num_workers or decode")
+        first = own | {
+            name.removeprefix("prefill_"): found[name] for name in OF_PREFILL if found[name]
+        }
+        first["ep"] = min(first["ep"], found["prefill"])
+        first["attention_dp"] = min(first["attention_dp"], first["tp"] or first["ep"])
+        degrees, _ = _degrees(first, found["prefill"], make, "prefill")
+        prefill, prefill_copies = make(degrees), found["prefill"] // degrees.devices
+        workers = decode
+    degrees, chosen = _degrees(own, workers, make, "num_workers")
+    deployment = make(degrees)
+    if chosen:
+        notes.append(
+            f"tp {degrees.tp}: the fewest devices that hold the model and a request; --tp says "
+            "otherwise"
+        )
+    if weights != experts:
+        own["experts_dtype"] = experts
+    said = {
+        "device": device.name,
+        "cluster": plan.cluster.name if plan.cluster else None,
+        "server": server.name,
+        "dtype": weights,
+        "experts_dtype": experts,
+        "kv_dtype": cache,
+        "num_workers": workers + (found["prefill"] or 0),
+        **{name: getattr(degrees, name) for name in _DEGREES},
+        "copies": workers // degrees.devices,
+    }
+    if prefill:
+        said |= {"prefill": found["prefill"], "decode": workers}
+        said |= {name: getattr(prefill.prices.degrees, name[8:]) for name in OF_PREFILL}
+    rates = rates_of(device, found["price"], found["prices"], found["power"])
+    return Asked(
+        spec.net, plan, server, said, deployment, workers // degrees.devices, rates, prefill,
+        prefill_copies, tuple(notes), alone=spec.alone,
+    )  # fmt: skip
+
+
+def _widest(plan: Plan) -> str:
+    """Return bf16, or fp16 where a device has no peak of it."""
+    try:
+        plan.device.peak("bf16")
+    except HardwareError:
+        return "fp16"
+    return "bf16"
+
+
+def _check_peak(plan: Plan, name: str) -> None:
+    """Raise a PaleoError where a device does not multiply such numbers."""
+    plan.device.peak(QUANTIZATIONS[name].dtype)
+
+
+def _degrees(own: Mapping[str, Any], devices: int, make: Any, name: str) -> tuple[Degrees, bool]:
+    """Return how so many devices share copies, and whether tp was chosen; raises SettingError."""
+    pp, ep, groups = own["pp"], own["ep"], own["attention_dp"]
+    if own["tp"] is None and ep == groups == 1:
+        return _smallest(devices, pp, make), devices > 1
+    tp = own["tp"] or max(ep, groups)
+    if tp % groups:
+        raise SettingError(f"attention_dp: {groups} groups do not divide tp {tp}")
+    if tp % ep:
+        raise SettingError(f"ep: {ep} devices of experts do not divide tp {tp}")
+    if devices % (tp * pp):
+        ways = f"tp {tp}" + f" x pp {pp}" * (pp > 1)
+        raise SettingError(f"{name}: {devices} devices do not divide by {ways}")
+    return Degrees(tp, pp, ep, groups), False
+
+
+def _smallest(devices: int, pp: int, make: Any) -> Degrees:
+    """Return the fewest devices, a power of two, that hold the model, or all of them."""
+    if devices % pp:
+        raise SettingError(f"num_workers: {devices} devices do not divide by pp {pp}")
+    tp, found = 1, Degrees(1, pp)
+    while devices % (tp * pp) == 0 and tp <= _MOST_DEVICES:
+        try:
+            deployment: Deployment = make(Degrees(tp, pp))
+        except SettingError:
+            if tp == 1:
+                raise
+            break
+        found = Degrees(tp, pp)
+        if deployment.memory.most_requests(deployment.length) >= 1:
+            break
+        tp *= 2
+    return found
+
+
+def _deployment(
+    spec: NetSpec,
+    plan: Plan,
+    kernels: Kernels,
+    degrees: Degrees,
+    *,
+    server: Server,
+    length: int,
+    token_budget: int,
+    graphs: bool,
+    drafts: Any,
+) -> Deployment:
+    program = cached_for_net(_program, spec, degrees.of_attention)
+    for experts, _ in program.experts:
+        if experts.experts % degrees.ep:
+            raise SettingError(f"ep: {experts.experts} experts do not divide {degrees.ep} ways")
+    if degrees.ep > 1 and not program.experts:
+        raise SettingError(f"ep: {spec.name} has no experts")
+    cluster = plan.reached if degrees.devices > 1 else None
+    if cluster is not None:
+        cluster.group(degrees.devices, 1)
+    prices = StepPrices(program, plan.device, plan.cost_model, kernels, degrees, cluster)
+    host = FRAMEWORKS["pytorch"].host_of(plan.device)
+    return Deployment(
+        prices, server, length=length, token_budget=token_budget, graphs=graphs, host=host,
+        drafts=drafts(degrees),
+    )  # fmt: skip
+
+
+def _program(spec: NetSpec, tp: int) -> Program:
+    return read_program(divided(spec, tp))
+
+
+def _drafts(found: Mapping[str, Any], plan: Plan, kernels: Kernels, degrees: Degrees) -> Drafts:
+    """Return what drafts, on the same devices."""
+    if not found["drafts"]:
+        return NO_DRAFTS
+    prices = None
+    if found["draft"] is not None:
+        model = find_model(found["draft"], None)
+        program = cached_for_net(_program, model.alone, degrees.of_attention)
+        cluster = plan.reached if degrees.devices > 1 else None
+        prices = StepPrices(program, plan.device, plan.cost_model, kernels, degrees, cluster)
+    return Drafts(found["drafts"], found["acceptance"], prices)
+
+
+def what_would_fit(one: Asked, length: int) -> Iterator[Missing]:
+    """Yield what would make a model and one request fit, each by itself."""
+    deployment = one.deployment
+    prices = deployment.prices
+    longest = deployment.memory.longest() if deployment.memory.room > 0 else 0
+    if longest:
+        yield Missing("prompt", f"{longest:,} tokens with its answer")
+    for name in ("fp8", "int4", "nvfp4"):
+        try:
+            one.server.check_formats(name, one.settings["kv_dtype"])
+            _check_peak(one.plan, name)
+        except PaleoError:
+            continue
+        smaller = Kernels(
+            prices.kernels.backend, name, name, prices.kernels.cache, prices.kernels.reduces
+        )
+        if _fits(one, smaller, prices.degrees, length):
+            yield Missing("dtype", name)
+            break
+    for tp in itertools.takewhile(
+        lambda n: n <= 64, (prices.degrees.tp * 2**i for i in range(1, 7))
+    ):
+        degrees = Degrees(tp, prices.degrees.pp, prices.degrees.ep, prices.degrees.attention_dp)
+        try:
+            if _fits(one, prices.kernels, degrees, length):
+                yield Missing("tp", str(tp))
+                break
+        except SettingError:
+            break
+
+
+def _fits(one: Asked, kernels: Kernels, degrees: Degrees, length: int) -> bool:
+    """Tell whether a model would fit so; raises SettingError where it does not divide."""
+    assert one.alone is not None
+    program = cached_for_net(_program, one.alone, degrees.of_attention)
+    prices = StepPrices(program, one.plan.device, one.plan.cost_model, kernels, degrees, None)
+    deployment = Deployment(
+        prices, one.server, length=length, token_budget=one.deployment.token_budget
+    )
+    return deployment.memory.most_requests(length) >= 1
