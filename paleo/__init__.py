@@ -17,9 +17,9 @@ Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `me
             `OPTIMIZERS`), `collectives`, `timeline`, as the commands of these names answer them;
             `footprint`, `largest_batch`; `plans` has every way to share a net among devices and
             `sweep` every combination of settings, as arrays, `best_plans` (the command `plan`) the
-            best ways to train or run one; `search` finds the best net of a design space. Those of a
-            net take settings, or a `Scenario`, which `scenario` finds and checks: a net on a
-            cluster under a `Plan`
+            best ways to train or run one; `infer` says how a language model answers on a server;
+            `search` finds the best net of a design space. Those of a net take settings, or a
+            `Scenario`, which `scenario` finds and checks: a net on a cluster under a `Plan`
 Pieces      `estimate_forward`, `estimate_backward`, `estimate_update` and
             `estimate_communication` of a step; `data_parallel`, `model_parallel` and
             `hybrid_parallel` put them together under a `Plan` and take arrays
@@ -93,6 +93,7 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.studies.plans import plans as plans
     from paleo.studies.prices import prices as prices
     from paleo.studies.search import search as search
+    from paleo.studies.serving.infer import infer as infer
     from paleo.studies.simulate import simulate as simulate
     from paleo.studies.summary import summarize as summarize
     from paleo.studies.sweeps.result import sweep as sweep
@@ -150,6 +151,7 @@ _PLACES = {
     "paleo.studies.plans": ("plans",),
     "paleo.studies.prices": ("prices",),
     "paleo.studies.search": ("search",),
+    "paleo.studies.serving.infer": ("infer",),
     "paleo.studies.simulate": ("simulate",),
     "paleo.studies.summary": ("summarize",),
     "paleo.studies.sweeps.result": ("sweep",),

@@ -28,6 +28,7 @@ COMMANDS = (
     "compare",
     "plan",
     "metrics",
+    "infer",
     "search",
     "sweep",
     "memory",

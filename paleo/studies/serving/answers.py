@@ -51,7 +51,7 @@ class Missing(NamedTuple):
     value: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Asked:
     """How a model is served: what all rows of one place have in common.
 
@@ -102,7 +102,7 @@ def served_band(plan: Plan, what: str) -> Band | None:
     return band(plan.cost_model, plan.device, what)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Serving:
     """A model under one load: `concurrency` requests at a time, or a `rate` of them a second.
 

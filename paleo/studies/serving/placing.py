@@ -46,7 +46,7 @@ class Model(NamedTuple):
         return positions_of(self.net.notes)
 
 
-def isfind_model(net: NetSpec) -> bool:
+def is_served(net: NetSpec) -> bool:
     """Tell whether a net is a language model: its tokens see earlier ones, and have scores."""
     causal = any(getattr(each.layer, "causal", False) for each in net.layers)
     scans = any(each.layer.serves_as == "scan" for each in net.layers)
@@ -56,7 +56,7 @@ def isfind_model(net: NetSpec) -> bool:
 def find_model(net: NetLike, importing: Any) -> Model:
     """Return a language model; raises a PaleoError if it is none."""
     spec = load(net, importing)
-    if not isfind_model(spec):
+    if not is_served(spec):
         raise SettingError(
             f"{spec.name}: it is no language model: no causal attention, or no dimension {SEQ!r}"
         )
