@@ -572,7 +572,7 @@ def test_what_asks_for_a_network_takes_a_cluster_in_its_place() -> None:
         if command
     }
     asking = {name for name, own in names.items() if "network" in own}
-    assert asking == {"simulate", "metrics", "compare", "plan", "report", "collectives"}
+    assert asking == {"simulate", "metrics", "compare", "plan", "report", "collectives", "infer"}
     # Memory asks for no network, but how many devices share a net.
     assert asking | {"memory"} == {name for name, own in names.items() if "cluster" in own}
 
