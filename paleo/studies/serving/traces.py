@@ -4,8 +4,8 @@ Three formats, told apart by what is in the file:
 
 - CSV with a header, whose columns are named as many do: when a request came (seconds, or a date
   and time), tokens of its prompt, tokens of its output, and, if it is there, how many of the prompt
-  were cached. Azure's traces of LLM inference (TIMESTAMP,ContextTokens,GeneratedTokens; Splitwise,
-  ISCA 2024, and DynamoLLM, HPCA 2025, in Azure/AzurePublicDataset) and BurstGPT's are such.
+  were cached. Azure's traces of LLM inference are such (TIMESTAMP,ContextTokens,GeneratedTokens;
+  Splitwise, ISCA 2024, and DynamoLLM, HPCA 2025: Azure/AzurePublicDataset), and BurstGPT's.
 - Mooncake's JSON lines (FAST 2025; kvcache-ai/Mooncake): timestamp in milliseconds, input_length,
   output_length, hash_ids. Each of hash_ids names 512 tokens of the prompt with all that stands
   before them, so that those which an earlier request had are in a prefix cache that forgets none.
