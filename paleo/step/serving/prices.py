@@ -28,6 +28,7 @@ from paleo.core.operations import (
     Stream,
 )
 from paleo.core.quantity import Quantity, is_array, maximum, np
+from paleo.core.scanning import DeltaRule, ShortConvolution
 from paleo.costs import CostModel, Target, Time
 from paleo.costs.tiled.backends import BACKENDS, Backend
 from paleo.costs.tiled.quantizations import QUANTIZATIONS, product
@@ -233,7 +234,7 @@ class StepPrices:
     ) -> tuple[Operation, ...]:
         """Return what a layer that takes positions together does for a group of requests."""
         if not mixer.is_attention:
-            return self._scanned(mixer, requests, new)
+            return self._scanned(mixer, requests, new, is_step=is_step)
         heads = int(mixer.node.inputs[0][1])
         written = HALF * requests * new * mixer.cached
         stored = Stream(
@@ -323,13 +324,24 @@ class StepPrices:
         backend = self.kernels.backend
         return backend.latent(self.device.architecture, is_step=is_step) if backend else ""
 
-    def _scanned(self, mixer: Mixer, requests: Quantity, new: Quantity) -> tuple[Operation, ...]:
+    def _scanned(
+        self, mixer: Mixer, requests: Quantity, new: Quantity, *, is_step: bool
+    ) -> tuple[Operation, ...]:
         """Return a scan of so many positions, from states that are kept and to them."""
         node = mixer.node
-        layer = node.layer
+        layer, first = node.layer, node.inputs[0]
+        suffix = "_step" * is_step
+        if layer.is_convolution:
+            taps = int(layer.filters(node.inputs)[-1])
+            kernel = f"conv_triton{suffix}"
+            return (ShortConvolution(requests, new, int(first[-1]), taps, kernel, is_step),)
         if "resumes" in layer.keys:
-            layer = layer.replace(resumes=True)
-            return layer.operations(Pass.FORWARD, mixer.shapes(requests, new), HALF)
+            values, decays = node.inputs[2], node.inputs[3]
+            rule = DeltaRule(
+                requests, new, int(first[2]), int(values[2]), int(first[3]), int(values[3]),
+                "fla_step" if is_step else "fla_delta", by_feature=len(decays) > 3,
+            )  # fmt: skip
+            return (rule,)
         found = layer.operations(Pass.FORWARD, mixer.shapes(requests, new), HALF)
         kept = requests * layer.state(node.inputs)
         states = Stream(Kind.COPY, (kept,), (kept,), label="states that are kept")

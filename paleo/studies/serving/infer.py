@@ -52,7 +52,10 @@ def infer(nets: NetLike | Iterable[NetLike], **settings: Unpack[InferSettings]) 
         if name in given:
             mistakes.add(f"{name}: is not for language models, which have --concurrency")
     _check_together(found, given, mistakes)
-    loads = mistakes.check(_loads, found) or []
+    loads = mistakes.check(_loads, found)
+    if loads is None:
+        mistakes.raise_as(PaleoError)
+    assert loads is not None
     answers: list[Serving] = []
     for spec in specs:
         if spec and (most := spec.positions):

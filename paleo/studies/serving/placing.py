@@ -60,6 +60,12 @@ def find_model(net: NetLike, importing: Any) -> Model:
         raise SettingError(
             f"{spec.name}: it is no language model: no causal attention, or no dimension {SEQ!r}"
         )
+    others = [each.name for each in spec.layers if each.layer.is_input]
+    if len(others) > 1:
+        raise SettingError(
+            f"{spec.name}: it reads {' and '.join(others)}: only models that read one sequence of "
+            "tokens are served"
+        )
     return Model(spec, load(spec, dims={SEQ: 1}))
 
 
