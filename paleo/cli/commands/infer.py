@@ -18,7 +18,7 @@ from paleo.net.spec import NetSpec
 from paleo.step.declarations import declared
 from paleo.studies.serving.infer import infer
 from paleo.studies.serving.placing import is_served
-from paleo.studies.serving.settings import OF_OTHERS, InferSettings
+from paleo.studies.serving.settings import DEFAULT_DEVICE, OF_OTHERS, InferSettings
 
 _SETTINGS = declared(InferSettings)
 #: Those that other nets have as well.
@@ -62,8 +62,8 @@ def command(
     Examples:
       paleo infer llama3_8b --device=H100_SXM
       paleo infer llama3_70b --cluster=dgx_h100 --num_workers=4 --tp=4 --dtype=fp8
-      paleo infer llama3_8b --device=L40S --rate=2,4,8 --ttft="500 ms" --tpot="40 ms"
-      paleo infer deepseek_v3 --cluster=dgx_h200 --num_workers=8 --tp=8 --dtype=fp8_block
+      paleo infer llama3_8b --device=L40S --rate=2,4 --ttft="500 ms"
+      paleo infer llama3_8b --device=H100_SXM --prompts=trace.csv
       paleo infer resnet50 --device=T4,L4 --batch_size=1,32 --dtype=int8
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = [load(net) for net in edits.applied()]
@@ -107,6 +107,8 @@ def _batches(edited: list[NetSpec], output: Output, plot: Plot, given: dict[str,
         if name not in (*_BOTH, *OF_OTHERS, "importing"):
             option = {"workers": "num_workers"}.get(name, name)
             raise SettingError(f"{option}: is for language models alone")
+    if "cluster" not in given:
+        given.setdefault("device", DEFAULT_DEVICE)
     found = metrics(edited, **given)
     plot.write(
         output,

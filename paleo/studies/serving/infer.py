@@ -20,7 +20,7 @@ from paleo.studies.serving.loads import Fixed, Lengths, Load, Lognormal, closed_
 from paleo.studies.serving.placing import OF_PREFILL, Model, find_model, placed, what_would_fit
 from paleo.studies.serving.scheduler import Link, serve
 from paleo.studies.serving.server import Party
-from paleo.studies.serving.settings import OF_OTHERS, InferSettings
+from paleo.studies.serving.settings import DEFAULT_DEVICE, OF_OTHERS, InferSettings
 from paleo.studies.serving.traces import read_trace
 
 #: What is asked where nobody says: requests at a time.
@@ -76,6 +76,8 @@ def _plans(spec: Model | None, given: Mapping[str, Any], mistakes: Mistakes) -> 
         for name in ("device", "cluster", "network", "cost_model")
         if name in given
     }
+    if "cluster" not in plain:
+        plain.setdefault("device", DEFAULT_DEVICE)
     scenarios, _ = asked(spec.net, SimulateSettings, {**plain, "workers": 1}, mistakes)
     for scenario in scenarios:
         yield scenario.plan

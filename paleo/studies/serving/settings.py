@@ -106,11 +106,16 @@ DTYPE = Setting(
 )
 
 
+#: Language models are of younger devices than the paper's.
+DEFAULT_DEVICE = "H100_SXM"
+DEVICES = replace(_GRID["device"], default=(DEFAULT_DEVICE,))
+
+
 class InferSettings(TypedDict, total=False):
     """Of how a model is served, and at what load."""
 
     cluster: Annotated[Any, _GRID["cluster"]]
-    device: Annotated[DeviceLike | Sequence[DeviceLike], _GRID["device"]]
+    device: Annotated[DeviceLike | Sequence[DeviceLike], DEVICES]
     network: Annotated[Any, _GRID["network"]]
     cost_model: Annotated[str, COST_MODEL]
     workers: Annotated[
@@ -121,7 +126,10 @@ class InferSettings(TypedDict, total=False):
     experts_dtype: Annotated[
         str | None,
         replace(
-            DTYPE, help="The same of experts, where theirs are others.", shown_default="--dtype"
+            DTYPE,
+            help="The same of experts, where theirs are others.",
+            shown_default="--dtype",
+            metavar="NAME",
         ),
     ]
     kv_dtype: Annotated[
