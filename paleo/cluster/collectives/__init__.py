@@ -48,6 +48,7 @@ COLLECTIVES.discover(
         "auto": "auto",
         "sharded_server": "direct",
         "custom_all_reduce": "custom",
+        "pushed_all_reduce": "custom",
         "halving_doubling": "halving_doubling",
         "hierarchical": "hierarchical",
         "ring": "ring",

@@ -110,12 +110,13 @@ class CustomAllReduce(Collective):
 
     name = "custom_all_reduce"
     summary = "one kernel in which every device reads all others' memory, as serving has it"
+    kernels = BARRIERS
 
     def seconds_on(
         self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
     ) -> Quantity:
         if operation in self.operations and is_known(group):
-            return seconds(group, num_bytes)
+            return seconds(group, num_bytes, self.kernels)
         return super().seconds_on(group, num_bytes, operation)
 
     def transfers(self, workers: Quantity) -> Quantity:
@@ -129,4 +130,13 @@ class CustomAllReduce(Collective):
         return ShardedServer().rounds(workers)
 
 
+class PushedAllReduce(CustomAllReduce):
+    """Kernels without barriers, whose data says itself that it has come (TensorRT-LLM, SGLang)."""
+
+    name = "pushed_all_reduce"
+    summary = "one kernel in which every device pushes its message to all others, as serving has it"
+    kernels = PUSHED
+
+
 COLLECTIVES.add(CustomAllReduce.name, CustomAllReduce())
+COLLECTIVES.add(PushedAllReduce.name, PushedAllReduce())

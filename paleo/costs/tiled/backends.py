@@ -21,12 +21,14 @@ class Product(NamedTuple):
     """How a product of quantized numbers is computed.
 
     `quantizer` and `kernel` are names of `quantize.QUANTIZERS` and `product_kernels`; an empty
-    kernel is the vendor's library.
+    kernel is the vendor's library. Served, its input is written in few bits by the kernel before
+    (`is_folded`) where checkpoints have its scale: the norm, the gate or the attention.
     """
 
     quantizer: str
     kernel: str
     source: str
+    is_folded: bool = False
 
 
 class Launches(NamedTuple):
@@ -175,7 +177,10 @@ for _each in (
                 "tensor_vllm",
                 "cutlass_vllm",
                 "vllm-project/vllm, CutlassFP8ScaledMMLinearKernel of "
-                "vllm/model_executor/kernels/linear; one scale of the input, found in it",
+                "vllm/model_executor/kernels/linear; one scale of the input, found in it, or that "
+                "of a checkpoint, applied by what Inductor compiles before it "
+                "(vllm/compilation/fusion.py)",
+                is_folded=True,
             )
         },
         # vllm/platforms/cuda.py and vllm/v1/attention/backends.
@@ -222,7 +227,9 @@ for _each in (
                 "tensor_trtllm",
                 "",
                 "NVIDIA/TensorRT-LLM, tensorrt_llm/_torch/modules/linear.py: "
-                "quantize_e4m3_per_tensor and cublas_scaled_mm",
+                "quantize_e4m3_per_tensor and cublas_scaled_mm; with a checkpoint's scale "
+                "RESIDUAL_RMS_NORM_QUANT_FP8, swiglu and attention write fp8",
+                is_folded=True,
             ),
             "fp8_block": Product(
                 "group",
@@ -266,7 +273,7 @@ for _each in (
         of_experts={
             "bf16": ("trtllm_cutlass_bf16", "trtllm_cutlass_bf16"),
             "fp8": ("trtllm_cutlass_fp8", "trtllm_cutlass_fp8"),
-            "fp8_block": ("trtllm_cutlass_fp8_block", "trtllm_deepgemm"),
+            "fp8_block": ("trtllm_cutlass_fp8_block", "flashinfer_gen_fp8_block"),
             "mxfp4": ("trtllm_w4a16", "trtllm_gen_mxfp4_mxfp8"),
             "nvfp4": ("", "trtllm_gen_nvfp4"),
         },

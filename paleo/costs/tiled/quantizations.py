@@ -74,16 +74,14 @@ def product(
             "projection", 1, m, n, k, kind.size, dtype=kind.dtype, loads=((1, m),),
             weight_size=kind.weight_size, output_size=_HALF,
         )  # fmt: skip
-        is_found = backend is not None and backend.name == "trtllm"
-        method = "tensor_trtllm" if is_found else "group"
-        return (Quantize(m, k, kind.size, method), multiply)
-    quantizer, kernel = _QUANTIZER, ""
+        # Its one scale of a tensor is the checkpoint's, those of 16 numbers are found.
+        return (Quantize(m, k, kind.size, "group"), multiply)
+    quantizer, kernel, is_folded = _QUANTIZER, "", False
     if name == "fp8_block":
         quantizer, kernel = "group", "deepgemm" if architecture in DEEPGEMM else ""
     elif backend is not None and name in backend.products:
         own = backend.products[name]
         quantizer, kernel = own.quantizer, own.kernel
-    return (
-        Quantize(m, k, 1, quantizer),
-        MatMul(m, n, k, 1, _HALF, dtype=kind.dtype, kernel=kernel),
-    )
+        is_folded = own.is_folded
+    multiply = MatMul(m, n, k, 1, _HALF, dtype=kind.dtype, kernel=kernel)
+    return (multiply,) if is_folded else (Quantize(m, k, 1, quantizer), multiply)

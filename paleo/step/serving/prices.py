@@ -8,12 +8,15 @@ of few numbers, each of which is evaluated for arrays of them at once.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Any
 
 from paleo.cluster.collectives import COLLECTIVES, Collective
 from paleo.cluster.collectives import Operation as Collecting
+from paleo.cluster.collectives.custom import PUSHED
 from paleo.cluster.device import Device
 from paleo.cluster.topology import Cluster, Group
 from paleo.core.frozen import NamedTuple, dataclass
@@ -27,7 +30,7 @@ from paleo.core.operations import (
     Pass,
     Stream,
 )
-from paleo.core.quantity import Quantity, is_array, maximum, np
+from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, root, where
 from paleo.core.scanning import DeltaRule, ShortConvolution
 from paleo.costs import CostModel, Target, Time
 from paleo.costs.tiled.backends import BACKENDS, Backend
@@ -44,10 +47,19 @@ from paleo.step.serving.program import (
     Product,
     Program,
     Row,
+    Streams,
 )
 
 #: The part of messages, in tables.
 EXCHANGE = "exchange"
+#: How tokens reach experts of other groups: all of them go to all devices, or each to its own.
+ALL_GATHER, ALL_TO_ALL = "all_gather", "all_to_all"
+#: How far devices drift apart from one all-reduce to the next, which waits for the last of them:
+#: the deviation of one. (TensorRT-LLM's steps of Llama 3.1 8B and 70B on H100 and H200 take 4, 5
+#: and 8 us longer for each all-reduce among 2, 4 and 8 devices than its kernels by themselves.)
+_DRIFT = 3.5e-6
+#: How unequal experts are chosen: the shape of a gamma distribution of their shares.
+_SHAPE = 2.0
 #: Bytes of a number that is sampled from.
 SINGLE = 4
 
@@ -100,8 +112,11 @@ class Degrees:
 class Kernels:
     """Whose kernels run: `backend`, in which numbers, and how devices exchange.
 
-    `weights` and `experts` are names of `QUANTIZATIONS`, `cache` the bytes of a number of keys and
-    values. `reduces` is the scheme of all-reduces.
+    `weights` and `experts` are names of `QUANTIZATIONS`, and so is `attention`, of the products
+    before and behind attention where those differ. `cache` is the bytes of a number of keys and
+    values. `reduces` is the scheme of all-reduces, whose kernel adds what came before and
+    normalizes, too, where it `folds_norms`. `exchange` is how tokens reach experts where attention
+    is data parallel.
     """
 
     backend: Backend | None
@@ -109,7 +124,9 @@ class Kernels:
     experts: str = "bf16"
     cache: float = HALF
     reduces: str = "auto"
-    moves_tokens: bool = False
+    folds_norms: bool = False
+    attention: str = ""
+    exchange: str = ALL_GATHER
 
 
 class StepPrices:
@@ -136,9 +153,15 @@ class StepPrices:
 
     def rows(self, tokens: Quantity) -> Parts:
         """Return what is computed of so many tokens, and what is exchanged of them."""
-        made = [(row.part, self._operations(row, tokens), n) for row, n in self.program.rows]
+        made = [
+            (row.part, self._operations(row, tokens), n * self._left(row, tokens))
+            for row, n in self.program.rows
+        ]
         found = self._priced(made)
         exchange: Quantity = 0.0
+        if self.degrees.attention_dp > 1:
+            for of, count in self.program.experts:
+                exchange = exchange + count * self._tokens_to_experts(of, tokens)
         for message, count in self.program.messages:
             exchange = exchange + count * self._message(message, tokens)
         if self.degrees.pp > 1:
@@ -183,7 +206,14 @@ class StepPrices:
 
     # How they are priced.
 
-    def _priced(self, made: Sequence[tuple[str, tuple[Operation, ...], int]]) -> Parts:
+    def _left(self, row: Row, tokens: Quantity) -> Quantity:
+        """Return 0 for a norm that the all-reduce before it computes, else 1."""
+        is_folded = self.kernels.folds_norms and self.degrees.of_attention > 1
+        if not (is_folded and isinstance(row.of, Streams) and row.of.adds):
+            return 1
+        return where(HALF * self.program.hidden * tokens < PUSHED.limit, 0, 1)
+
+    def _priced(self, made: Sequence[tuple[str, tuple[Operation, ...], Quantity]]) -> Parts:
         operations = [each for _, own, _ in made for each in own]
         times = iter(priced(operations, self.target, self.cost_model))
         found: dict[str, Time] = {}
@@ -201,7 +231,10 @@ class StepPrices:
         return of(tokens)
 
     def _product(self, of: Product, tokens: Quantity) -> tuple[Operation, ...]:
-        name = "bf16" if of.is_wide else self.kernels.weights
+        kernels = self.kernels
+        name = (of.is_of_attention and kernels.attention) or kernels.weights
+        if of.is_wide:
+            name = "bf16"
         return product(
             tokens, of.columns, of.features, name, self.device.architecture, self.kernels.backend
         )
@@ -310,8 +343,8 @@ class StepPrices:
         moved = HALF * rows * heads
         width = latent.plain + latent.shared
         made = product(
-            rows, latent.made, latent.rank, self.kernels.weights, self.device.architecture,
-            self.kernels.backend,
+            rows, latent.made, latent.rank, self.kernels.attention or self.kernels.weights,
+            self.device.architecture, self.kernels.backend,
         )  # fmt: skip
         attention = Attention(
             Pass.FORWARD, requests * heads, 1, new, keys, width, latent.values, HALF, causal=True,
@@ -373,7 +406,30 @@ class StepPrices:
             return 0.0 * tokens  # moved by `_tokens_to_experts`
         operation = Collecting(message.operation)
         group = self._all if message.is_of_experts else self._group
-        return self._sending(group, num_bytes, operation)
+        seconds = self._sending(group, num_bytes, operation)
+        if operation is Collecting.ALL_REDUCE:
+            seconds = seconds + _DRIFT * _above(int(group.workers))
+        return seconds
+
+    def _tokens_to_experts(self, of: Experts, tokens: Quantity) -> Quantity:
+        """Return the seconds in which tokens reach the experts of a layer, and sums come back.
+
+        All devices gather all tokens and scatter sums; or each sends a token to those that hold
+        its experts alone, at most as many as there are, and they send back what each has made.
+        """
+        everyone = self.degrees.attention_dp * tokens
+        kind = QUANTIZATIONS[self.kernels.experts]
+        # Tokens go as experts read them; where that is as weights alone are, in two bytes.
+        out, back = kind.size * of.hidden * everyone, HALF * of.hidden * everyone
+        if self.kernels.exchange == ALL_TO_ALL:
+            holders = self.degrees.ep
+            reached = holders * (1 - (1 - 1 / holders) ** of.chosen) / self.degrees.tp
+            return self._sending(self._all, reached * out, Collecting.ALL_TO_ALL) + self._sending(
+                self._all, reached * back, Collecting.ALL_TO_ALL
+            )
+        return self._sending(self._all, out, Collecting.ALL_GATHER) + self._sending(
+            self._all, back, Collecting.REDUCE_SCATTER
+        )
 
     def _sending(self, group: Group, num_bytes: Quantity, operation: Collecting) -> Quantity:
         scheme = self.kernels.reduces if operation is Collecting.ALL_REDUCE else "auto"
@@ -392,15 +448,31 @@ def _each(seconds: Callable[[Any], Quantity], sizes: Any) -> Quantity:
     return found[places].reshape(sizes.shape)  # type: ignore[no-any-return]
 
 
-def loads_of(of: Experts, tokens: Quantity, held: int) -> Loads:
-    """Return how many of the held experts have rows, and of how many each, if choices are random.
+def _above(devices: int) -> float:
+    """Return how many deviations the largest of so many normal numbers is above their mean.
 
-    A share of 1 - (1 - k / E)^T of the experts is chosen by one of T tokens (an expectation).
+    (Blom, Statistical estimates and transformed beta-variables, 1958.)
     """
-    share = 1.0 - (1.0 - of.chosen / of.experts) ** (1.0 * tokens)
-    busy = maximum(held * share, 1e-9)
-    rows = tokens * of.chosen * held / of.experts
-    return ((busy, rows / busy), (held - held * share, 0.0 * rows))
+    return NormalDist().inv_cdf((devices - 0.375) / (devices + 0.25)) if devices > 1 else 0.0
+
+
+def loads_of(of: Experts, tokens: Quantity, held: int) -> Loads:
+    """Return how many of the held experts have rows, and of how many each, on the busiest device.
+
+    Some experts are chosen more often than others. If their shares are spread as a gamma
+    distribution of shape `_SHAPE`, the rows of an expert have a negative binomial distribution of
+    mean m: a share 1 - (1 + m / s)^-s of the experts has any, and their variance is m + m^2 / s.
+    All devices wait for the one that has most of them.
+    """
+    share_of_all = -math.log1p(-of.chosen / of.experts) if of.chosen < of.experts else 1e9
+    share = 1.0 - (1.0 + share_of_all * tokens / _SHAPE) ** -_SHAPE
+    mean = tokens * of.chosen / of.experts
+    above = _above(of.experts // held)
+    busy = held * share + above * root(held * share * (1.0 - share))
+    busy = maximum(minimum(busy, 1.0 * held), minimum(1.0 * of.chosen * held / of.experts, 1.0))
+    rows = held * mean + above * root(held * (mean + mean * mean / _SHAPE))
+    rows = maximum(minimum(rows, 1.0 * tokens * minimum(of.chosen, held)), busy)
+    return ((busy, rows / busy), (held - busy, 0.0 * rows))
 
 
 def total_of(parts: Iterable[Parts]) -> Parts:

@@ -44,6 +44,8 @@ class Product(NamedTuple):
     name: str
     #: Whether it is never quantized: routers, and the scores of words.
     is_wide: bool = False
+    #: Whether attention reads it or is read by it, which some checkpoints leave as it was.
+    is_of_attention: bool = False
 
 
 class Latent(NamedTuple):
@@ -121,7 +123,7 @@ class Row(NamedTuple):
     """Operations of so many tokens."""
 
     part: str
-    of: Product | Experts | Callable[[Quantity], tuple[Operation, ...]]
+    of: Product | Experts | Streams | Callable[[Quantity], tuple[Operation, ...]]
 
 
 @dataclass(frozen=True)
@@ -165,13 +167,18 @@ class _Own(NamedTuple):
         return found
 
 
-class _Streams(NamedTuple):
+class Streams(NamedTuple):
     """One kernel that passes over memory: bytes of each token."""
 
     label: str
     kind: Kind
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+
+    @property
+    def adds(self) -> bool:
+        """Whether it is a normalization that adds what came before, perhaps of other devices."""
+        return self.label == "norm" and len(self.reads) > 1
 
     def __call__(self, tokens: Quantity) -> tuple[Operation, ...]:
         reads = tuple(tokens * size for size in self.reads)
@@ -215,6 +222,10 @@ class _Reader:
         self.kernels = 0
         self.head = self._head()
         self.tokens = self._of_tokens()
+        #: Blocks by name that an attention is in.
+        self.attentions = {
+            node.name.rpartition("/")[0] for node in self.nodes if node.layer.is_attention
+        }
 
     def _head(self) -> int:
         """Return the index of the product that scores words: the last one with weights."""
@@ -289,7 +300,7 @@ class _Reader:
         is_folded = self._folds(before)
         sizes = (size, size) if is_folded else (size,)
         kind = node.layer.operations(Pass.FORWARD, node.inputs, HALF)[0].kind
-        self._add(POINTWISE, _Streams("norm", kind, sizes, sizes), after=is_after)
+        self._add(POINTWISE, Streams("norm", kind, sizes, sizes), after=is_after)
 
     def _exchange(self, node: Node) -> None:
         for each in messages(self.graph, node, Pass.FORWARD):
@@ -341,7 +352,11 @@ class _Reader:
         ]
         columns = sum(int(other.output[-1]) for other in joined)
         self.done.update(other.index for other in joined)
-        self._add(PRODUCTS, Product(features, columns, node.name.rpartition("/")[2]))
+        self._add(PRODUCTS, self._named(node, features, columns))
+
+    def _named(self, node: Node, features: int, columns: int) -> Product:
+        block, _, name = node.name.rpartition("/")
+        return Product(features, columns, name, is_of_attention=block in self.attentions)
 
     def _rotations(self, node: Node) -> None:
         """Read the rotations of one attention's queries and keys, which are one kernel."""
@@ -352,7 +367,7 @@ class _Reader:
                     both[each.index] = each
         self.done.update(both)
         sizes = tuple(_size(each.output) for each in both.values())
-        self._add(POINTWISE, _Streams("rotary", Kind.ELEMENTWISE, sizes, sizes))
+        self._add(POINTWISE, Streams("rotary", Kind.ELEMENTWISE, sizes, sizes))
 
     def _attentions(self, node: Node) -> list[Node]:
         found = []
@@ -402,9 +417,7 @@ class _Reader:
         if not _is(made, "product"):
             return None
         rotated = next(each for each in keys if each.index != made.index)
-        row = Row(PRODUCTS, Product(
-            int(made.inputs[0][-1]), int(made.output[-1]), made.name.rpartition("/")[2]
-        ))  # fmt: skip
+        row = Row(PRODUCTS, self._named(made, int(made.inputs[0][-1]), int(made.output[-1])))
         # Its product is attention's own: in a step of decoding it is absorbed.
         self.rows[row] -= 1
         if not self.rows[row]:

@@ -17,7 +17,8 @@ def program(name: str, tp: int = 1) -> Program:
 
 
 def products(found: Program) -> dict[Any, int]:
-    return dict(found.products)
+    """Return products, whether or not attention is beside them, each with how often."""
+    return {each._replace(is_of_attention=False): count for each, count in found.products}
 
 
 def test_products_that_read_the_same_are_one() -> None:
