@@ -59,11 +59,15 @@ class Memory:
     block: int
     of_request: Callable[[Quantity], Quantity]
 
-    def most_requests(self, length: Quantity) -> Any:
+    def most_requests(self, length: int) -> int:
         """Return how many requests of so many tokens there is room for; 0: not for one."""
+        return int(self.requests(length))
+
+    def requests(self, length: Quantity) -> Any:
+        """Return the same of a length, or of an array of them."""
         return self._fitting(self.of_request(length))
 
-    def most_tokens(self, length: Quantity) -> Any:
+    def tokens(self, length: Quantity) -> Any:
         """Return how many tokens there is room for, of requests that are so long at their end."""
         return self._fitting(self.of_request(length) / length)
 
@@ -135,7 +139,7 @@ class Deployment:
 
         Raises SettingError if there is no room for one.
         """
-        return int(self.memory.most_tokens(self.length)) * self.prices.degrees.attention_dp
+        return int(self.memory.tokens(self.length)) * self.prices.degrees.attention_dp
 
     def seconds(self, chunks: Sequence[tuple[int, int]], decodes: int, context: int) -> float:
         """Return the seconds of a step: see `Engine`.

@@ -22,6 +22,7 @@ from paleo.step.plan import Plan
 from paleo.step.serving.deployment import NO_DRAFTS, Deployment, Drafts
 from paleo.step.serving.prices import Degrees, Kernels, StepPrices
 from paleo.step.serving.program import Program, read_program
+from paleo.step.shortened import Shortened, shortened
 from paleo.studies.serving.answers import Asked, Missing
 from paleo.studies.serving.settings import CACHES
 from paleo.studies.training import rates_of
@@ -221,7 +222,14 @@ def _deployment(
 
 
 def _program(spec: NetSpec, tp: int) -> Program:
-    return read_program(divided(spec, tp))
+    short = cached_for_net(_shortened, spec) or Shortened(spec)
+    return read_program(divided(short.net, tp), short.like)
+
+
+def _shortened(spec: NetSpec) -> Shortened | None:
+    """Return a net without most of its equal blocks, None if that is the net itself."""
+    short = shortened(spec)
+    return short if short.like else None
 
 
 def _drafts(found: Mapping[str, Any], plan: Plan, kernels: Kernels, degrees: Degrees) -> Drafts:
