@@ -1,30 +1,23 @@
 """One copy of a model on its devices, as a server runs it: the seconds of its steps, its memory.
 
 The seconds of a step are those of its parts (`prices`) and of the host. Loads ask for thousands of
-steps, so the parts stand in tables, between whose points they are taken to be straight: of all
-tokens of a step, of tokens that are sampled, of requests that decode with so many keys, and of
-prompts with so many new tokens behind others.
+steps, so the parts stand in tables (`tables`), and what is asked of them holds for numbers and for
+arrays.
 """
 
 from __future__ import annotations
 
 import functools
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from paleo.cluster.servers import Server, StepLimits
-from paleo.core.errors import SettingError
 from paleo.core.frozen import NamedTuple, dataclass
-from paleo.core.quantity import Quantity, np
+from paleo.core.quantity import Quantity, is_array, maximum, np, where
 from paleo.costs.tiled.quantizations import QUANTIZATIONS
 from paleo.step.serving.prices import SINGLE, Parts, StepPrices
 from paleo.step.serving.program import HALF
-
-#: Points of a table in each doubling: products go up in stairs of tiles, attention nearly straight.
-_OF_ROWS, _OF_LENGTHS = 8, 2
-#: No step has more tokens, no request more keys.
-_MOST = 2**20
+from paleo.step.serving.tables import MOST
 
 
 class Drafts(NamedTuple):
@@ -68,20 +61,43 @@ class Memory:
 
     def most_requests(self, length: int) -> int:
         """Return how many requests of so many tokens there is room for; 0: not for one."""
-        if self.room <= 0:
-            return 0
-        size = self.of_request(length)
-        return int(self.room / size) if size else _MOST
+        return int(self.requests(length))
+
+    def requests(self, length: Quantity) -> Any:
+        """Return the same of a length, or of an array of them."""
+        return self._fitting(self.of_request(length))
+
+    def tokens(self, length: Quantity) -> Any:
+        """Return how many tokens there is room for, of requests that are so long at their end."""
+        return self._fitting(self.of_request(length) / length)
+
+    def _fitting(self, size: Quantity) -> Any:
+        room = max(self.room, 0.0)
+        if is_array(size):
+            return np.where(size > 0, room / np.maximum(size, 1e-9), MOST * (room > 0)) // 1
+        return int(room / size) if size else MOST * (room > 0)
 
     def longest(self) -> int:
         """Return the most tokens of one request that there is room for."""
         low, high = 0, 1
-        while high < _MOST and self.of_request(high) <= self.room:
+        while high < MOST and self.of_request(high) <= self.room:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.of_request(middle) <= self.room else (low, middle)
         return low
+
+
+class _Prompts(NamedTuple):
+    """The prompts of a step: how many parts, their tokens, the longest, seconds of attention."""
+
+    count: Any = 0
+    tokens: Any = 0
+    longest: Any = 0
+    attention: Any = 0.0
+
+
+_NO_PROMPTS = _Prompts()
 
 
 class Deployment:
@@ -106,13 +122,9 @@ class Deployment:
         self.prices, self.server, self.drafts = prices, server, drafts
         self.length, self.token_budget = length, token_budget
         self.graphs, self.host = graphs, float(host)
-        self._rows = _Line(lambda tokens: prices.rows(tokens).seconds, _OF_ROWS)
-        self._scores = _Line(lambda rows: prices.scores(rows).seconds, _OF_LENGTHS)
-        new = 1 + drafts.length
-        self._steps = _Plane(lambda count, keys: prices.steps(count, keys, new).seconds)
-        self._prompts = _Plane(
-            lambda new, keys: prices.prompts(1, new, new + keys).seconds, least=0
-        )
+        #: A model that drafts computes as often as it drafts, one new token at a time.
+        self._tables = prices.tables(1 + drafts.length)
+        self._once = drafts.prices.tables(1) if drafts.prices else None
 
     # What a load asks for.
 
@@ -127,66 +139,82 @@ class Deployment:
 
         Raises SettingError if there is no room for one.
         """
-        memory = self.memory
-        size = memory.of_request(self.length) / self.length
-        count = memory.room / size if size else _MOST
-        return max(int(count), 0) * self.prices.degrees.attention_dp
+        return int(self.memory.tokens(self.length)) * self.prices.degrees.attention_dp
 
     def seconds(self, chunks: Sequence[tuple[int, int]], decodes: int, context: int) -> float:
         """Return the seconds of a step: see `Engine`.
 
         A step that checks drafts gives several tokens: of decoding it is the seconds of one.
         """
-        found = self._seconds(chunks, decodes, context)
-        if not (self.drafts.length and decodes):
-            return found
-        alone = self._seconds((), decodes, context) if chunks else found
-        return found - alone * (1 - 1 / self.drafts.tokens)
+        at = self._tables.prompts.at
+        prompts = _Prompts(
+            len(chunks),
+            sum(new for new, _ in chunks),
+            max((new for new, _ in chunks), default=0),
+            sum(at(new, before) for new, before in chunks),
+        )
+        return float(self._of_one(prompts, decodes, context))
 
-    def _seconds(self, chunks: Sequence[tuple[int, int]], decodes: int, context: int) -> float:
-        degrees = self.prices.degrees
-        prompts = sum(self._prompts.at(new, before) for new, before in chunks)
-        added = sum(new for new, _ in chunks)
+    def alike(
+        self, count: Quantity, new: Quantity, past: Quantity, decodes: Quantity, context: Quantity
+    ) -> Any:
+        """Return the seconds of steps with so many parts of prompts, each as long as the others.
+
+        Each has `new` tokens to compute and `past` before them. Numbers may be arrays, of many
+        steps, with decodes, prompts, or both.
+        """
+        in_prompts = where(count > 0, new, 0)
+        prompts = _Prompts(
+            count, count * new, in_prompts, count * self._tables.prompts.at(in_prompts, past)
+        )
+        return self._of_one(prompts, decodes, context)
+
+    def _of_one(self, prompts: _Prompts, decodes: Any, context: Any) -> Any:
+        """Return the seconds of a step, of decoding those of one of its tokens."""
+        found = self._seconds(prompts, decodes, context)
+        if not self.drafts.length:
+            return found
+        alone = self._seconds(_NO_PROMPTS, decodes, context)
+        return found - where(decodes > 0, alone * (1 - 1 / self.drafts.tokens), 0.0)
+
+    def _seconds(self, prompts: _Prompts, decodes: Any, context: Any) -> Any:
+        degrees, tables, new = self.prices.degrees, self._tables, 1 + self.drafts.length
         groups, stages = degrees.attention_dp, degrees.pp
         # Requests are dealt out to groups, and to the micro-batches that fill a pipeline.
         share = groups * stages
-        running = max(decodes / share, 1.0) if decodes else 0.0
-        tokens = running * (1 + self.drafts.length)
-        longest = max((new for new, _ in chunks), default=0)
-        tokens += max(added / groups, longest) / stages
-        device = self._rows.at(tokens) + prompts / share
-        sampled = running * (1 + self.drafts.length) + len(chunks) / share
-        device += self._scores.at(sampled)
-        if decodes:
-            device += self._steps.at(running, context / decodes + 1 + self.drafts.length)
-            device += self._drafting(running, context / decodes)
-        is_replayed = self.graphs and not chunks and running <= self._most_replayed
-        if chunks and self.server.graphs_prompts and self.graphs:
-            is_replayed = True
-        if not is_replayed:
-            device = max(device, self.host * self.prices.program.kernels)
-        return device + self.host_seconds(decodes + len(chunks))
+        decoding = decodes > 0
+        running = where(decoding, maximum(decodes / share, 1.0), 0.0)
+        keys = context / maximum(decodes, 1)
+        tokens = running * new + maximum(prompts.tokens / groups, prompts.longest) / stages
+        device = tables.rows.at(tokens) + prompts.attention / share
+        device = device + tables.scores.at(running * new + prompts.count / share)
+        device = device + tables.steps.at(running, keys + new)
+        if self.drafts.length:
+            device = device + self._drafting(running, keys)
+        few = running <= self._most_replayed
+        is_replayed = where(prompts.count > 0, self.server.graphs_prompts, few) & self.graphs
+        handed_over = maximum(device, self.host * self.prices.program.kernels)
+        device = where(is_replayed, device, handed_over)
+        return device + self.host_seconds(decodes + prompts.count)
 
-    def host_seconds(self, requests: int) -> float:
+    def host_seconds(self, requests: Quantity) -> Any:
         """Return the seconds of a step in which the device waits for its host."""
-        return float(self.server.step_host + self.server.request_host * requests)
+        return self.server.step_host + self.server.request_host * requests
 
     @property
     def _most_replayed(self) -> int:
         limits = self.limits
         return limits.shared_graphs if self.prices.degrees.tp >= 4 else limits.graphs
 
-    def _drafting(self, requests: float, keys: float) -> float:
+    def _drafting(self, requests: Quantity, keys: Quantity) -> Any:
         """Return the seconds in which tokens are drafted, one after the other."""
-        if not self.drafts.length:
-            return 0.0
-        once = self.drafts.prices
+        tables, once = self._tables, self._once
         if once is None:
             layers = sum(count for _, count in self.prices.program.mixers)
-            of_layers = self._rows.at(requests) + self._steps.at(requests, keys + 1)
-            return self.drafts.length * (of_layers / layers + self._scores.at(requests))
-        parts = once.rows(requests) + once.scores(requests) + once.steps(requests, keys + 1)
-        return self.drafts.length * float(parts.seconds)
+            of_layers = tables.rows.at(requests) + tables.steps.at(requests, keys + 1)
+            return self.drafts.length * (of_layers / layers + tables.scores.at(requests))
+        steps = once.steps.at(requests, keys + 1)
+        return self.drafts.length * (once.rows.at(requests) + once.scores.at(requests) + steps)
 
     # What an answer shows.
 
@@ -262,83 +290,3 @@ def cache_bytes(prices: StepPrices, length: Quantity, block: int) -> Quantity:
         state = mixer.node.layer.state(mixer.node.inputs)
         found = found + count * (kept * mixer.cached * prices.kernels.cache + state)
     return found
-
-
-class _Line:
-    """A function of one number in a table, straight between its points, made when asked for."""
-
-    def __init__(self, of: Callable[[Any], Any], per_doubling: int) -> None:
-        self._of, self._per = of, per_doubling
-        self._points: list[float] = []
-        self._values: list[float] = []
-
-    def at(self, number: float) -> float:
-        """Return the function of a number above 0, of none 0."""
-        if number <= 0:
-            return 0.0
-        if not self._points or number > self._points[-1]:
-            self._make(number)
-        return _between(self._points, self._values, number)
-
-    def _make(self, most: float) -> None:
-        points = points_to(max(most, 256), self._per)
-        values = self._of(np.array(points))
-        self._points = points
-        self._values = np.broadcast_to(values, len(points)).tolist()
-
-
-class _Plane:
-    """The same of two numbers; `least` is the smallest of the second."""
-
-    def __init__(self, of: Callable[[Any, Any], Any], least: int = 1) -> None:
-        self._of, self._least = of, least
-        self._first: list[float] = []
-        self._second: list[float] = []
-        self._values: list[list[float]] = []
-
-    def at(self, first: float, second: float) -> float:
-        """Return the function of two numbers, the first above 0."""
-        if first <= 0:
-            return 0.0
-        if not self._first or first > self._first[-1] or second > self._second[-1]:
-            self._make(first, second)
-        places, rows = self._first, self._values
-        place, share = _place(places, first)
-        low = _between(self._second, rows[place], second)
-        if not share:
-            return low
-        return low + share * (_between(self._second, rows[place + 1], second) - low)
-
-    def _make(self, first: float, second: float) -> None:
-        one = points_to(max(first, 64, *self._first[-1:]), _OF_LENGTHS)
-        two = points_to(max(second, 4096, *self._second[-1:]), _OF_LENGTHS)
-        if not self._least:
-            two = [0.0, *two]
-        a, b = np.meshgrid(np.array(one), np.array(two), indexing="ij")
-        values = self._of(a.ravel(), b.ravel())
-        table = np.broadcast_to(values, a.size).reshape(a.shape)
-        self._first, self._second, self._values = one, two, table.tolist()
-
-
-def points_to(most: float, per_doubling: int) -> list[float]:
-    """Return whole numbers from 1 to the first power of 2 that is no less, so many a doubling."""
-    if most > _MOST:
-        raise SettingError(f"{most:,.0f} tokens are more than {_MOST:,}")
-    doublings = max(int(most) - 1, 1).bit_length()
-    found = {round(2 ** (i / per_doubling)) for i in range(doublings * per_doubling + 1)}
-    return [float(each) for each in sorted(found)]
-
-
-def _place(points: list[float], number: float) -> tuple[int, float]:
-    """Return the point before a number, and how far it is on the way to the next."""
-    place = min(max(bisect_right(points, number) - 1, 0), len(points) - 1)
-    if place == len(points) - 1:
-        return place, 0.0
-    share = (number - points[place]) / (points[place + 1] - points[place])
-    return place, max(share, 0.0)
-
-
-def _between(points: list[float], values: list[float], number: float) -> float:
-    place, share = _place(points, number)
-    found = values[place]
-    return found + share * (values[place + 1] - found) if share else found

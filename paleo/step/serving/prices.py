@@ -49,6 +49,7 @@ from paleo.step.serving.program import (
     Row,
     Streams,
 )
+from paleo.step.serving.tables import OF_LENGTHS, OF_ROWS, Line, Plane
 
 #: The part of messages, in tables.
 EXCHANGE = "exchange"
@@ -129,6 +130,19 @@ class Kernels:
     exchange: str = ALL_GATHER
 
 
+class Tables(NamedTuple):
+    """Seconds of the parts of a step: of all tokens, of those sampled, of attention.
+
+    `steps` are of requests that decode with so many keys, `prompts` of a prompt's new tokens behind
+    others.
+    """
+
+    rows: Line
+    scores: Line
+    steps: Plane
+    prompts: Plane
+
+
 class StepPrices:
     """Seconds of the parts of a step on one device, for one net, cluster and division."""
 
@@ -148,6 +162,18 @@ class StepPrices:
         self.degrees = degrees
         self.cluster = cluster
         self.target = Target(device, "bf16", training=False)
+        self._tables: dict[int, Tables] = {}
+
+    def tables(self, new: int = 1) -> Tables:
+        """Return the parts as tables, for steps that decode `new` tokens of each request."""
+        if new not in self._tables:
+            self._tables[new] = Tables(
+                Line(lambda tokens: self.rows(tokens).seconds, OF_ROWS),
+                Line(lambda rows: self.scores(rows).seconds, OF_LENGTHS),
+                Plane(lambda count, keys: self.steps(count, keys, new).seconds),
+                Plane(lambda new, keys: self.prompts(1, new, new + keys).seconds, least=0),
+            )
+        return self._tables[new]
 
     # The parts.
 

@@ -18,7 +18,8 @@ operator.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paleo.core.errors import SettingError
@@ -29,6 +30,7 @@ from paleo.core.tensor import Shape, Shapes, num_elements
 from paleo.net.graph import Graph, Node, build
 from paleo.net.scaled import messages
 from paleo.net.spec import NetSpec
+from paleo.step.stages import units
 
 #: Bytes of an element of activations.
 HALF = 2
@@ -207,8 +209,9 @@ def _place(node: Node) -> int:
 class _Reader:
     """Reads a graph, node by node."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, like: Sequence[int] | None) -> None:
         self.graph = graph
+        self.times = _times(graph, like)
         self.nodes = graph.nodes
         self.children: list[list[Node]] = [[] for _ in self.nodes]
         for node in self.nodes:
@@ -247,11 +250,11 @@ class _Reader:
             self.done.add(node.index)
             self._read(node)
 
-    def _add(self, part: str, of: Any, *, after: bool = False, kernels: int = 1) -> None:
+    def _add(self, part: str, of: Any, node: Node, *, after: bool = False) -> None:
         into = self.scores if after else self.rows
-        row = Row(part, of)
-        into[row] = into.get(row, 0) + 1
-        self.kernels += kernels
+        row, times = Row(part, of), self.times[node.index]
+        into[row] = into.get(row, 0) + times
+        self.kernels += times
 
     def _read(self, node: Node) -> None:
         layer = node.layer
@@ -269,7 +272,7 @@ class _Reader:
         elif layer.only_moves or layer.is_view or layer.takes_part or layer.joins:
             return  # where kernels read and write in any order, nothing moves
         elif layer.looks_up:
-            self._add(EMBEDDING, _Own(layer, node.inputs))
+            self._add(EMBEDDING, _Own(layer, node.inputs), node)
         elif _is(node, "rotation"):
             self._rotations(node)
         elif _is(node, "norm"):
@@ -277,7 +280,7 @@ class _Reader:
         elif self._folds(node):
             return
         else:
-            self._add(POINTWISE, _Own(layer, node.inputs), after=is_after)
+            self._add(POINTWISE, _Own(layer, node.inputs), node, after=is_after)
 
     def _is_causal(self, node: Node) -> bool:
         return node.layer.is_convolution and len(node.inputs[0]) == 3
@@ -300,13 +303,13 @@ class _Reader:
         is_folded = self._folds(before)
         sizes = (size, size) if is_folded else (size,)
         kind = node.layer.operations(Pass.FORWARD, node.inputs, HALF)[0].kind
-        self._add(POINTWISE, Streams("norm", kind, sizes, sizes), after=is_after)
+        self._add(POINTWISE, Streams("norm", kind, sizes, sizes), node, after=is_after)
 
     def _exchange(self, node: Node) -> None:
         for each in messages(self.graph, node, Pass.FORWARD):
             is_of_experts = self._comes_of_experts(node)
             message = Message(each.num_bytes / _SAMPLES, each.operation, is_of_experts)
-            self.messages[message] = self.messages.get(message, 0) + 1
+            self.messages[message] = self.messages.get(message, 0) + self.times[node.index]
 
     def _comes_of_experts(self, node: Node) -> bool:
         """Tell whether what is summed is of experts, perhaps with a layer beside them."""
@@ -335,10 +338,11 @@ class _Reader:
     def _product(self, node: Node, is_after: bool) -> None:
         features = int(node.inputs[0][-1])
         if is_after and node.index == self.head:
-            self._add(SCORES, Product(features, int(node.output[-1]), "scores", True), after=True)
+            scores = Product(features, int(node.output[-1]), "scores", True)
+            self._add(SCORES, scores, node, after=True)
             return
         if self._is_router(node):
-            self._add(EXPERTS, Product(features, int(node.output[-1]), "router", True))
+            self._add(EXPERTS, Product(features, int(node.output[-1]), "router", True), node)
             return
         # Products that read the same are one.
         start = self._source(node.parents[0])
@@ -352,7 +356,7 @@ class _Reader:
         ]
         columns = sum(int(other.output[-1]) for other in joined)
         self.done.update(other.index for other in joined)
-        self._add(PRODUCTS, self._named(node, features, columns))
+        self._add(PRODUCTS, self._named(node, features, columns), node)
 
     def _named(self, node: Node, features: int, columns: int) -> Product:
         block, _, name = node.name.rpartition("/")
@@ -367,7 +371,7 @@ class _Reader:
                     both[each.index] = each
         self.done.update(both)
         sizes = tuple(_size(each.output) for each in both.values())
-        self._add(POINTWISE, Streams("rotary", Kind.ELEMENTWISE, sizes, sizes))
+        self._add(POINTWISE, Streams("rotary", Kind.ELEMENTWISE, sizes, sizes), node)
 
     def _attentions(self, node: Node) -> list[Node]:
         found = []
@@ -403,8 +407,9 @@ class _Reader:
         mixer = Mixer(node, latent)
         key = (node.layer, node.inputs, latent)
         _, count = self.mixers.get(key, (mixer, 0))
-        self.mixers[key] = (mixer, count + 1)
-        self.kernels += 2
+        times = self.times[node.index]
+        self.mixers[key] = (mixer, count + times)
+        self.kernels += 2 * times
 
     def _latent(self, node: Node) -> Latent | None:
         """Return the latent that keys and values are made of, None if there is none."""
@@ -419,7 +424,7 @@ class _Reader:
         rotated = next(each for each in keys if each.index != made.index)
         row = Row(PRODUCTS, self._named(made, int(made.inputs[0][-1]), int(made.output[-1])))
         # Its product is attention's own: in a step of decoding it is absorbed.
-        self.rows[row] -= 1
+        self.rows[row] -= self.times[made.index]
         if not self.rows[row]:
             del self.rows[row]
         shared_size = int(rotated.output[-1])
@@ -430,7 +435,7 @@ class _Reader:
 
     def _choices(self, node: Node) -> None:
         """Read what picks experts, and the experts behind it."""
-        self._add(EXPERTS, _Own(node.layer, node.inputs))
+        self._add(EXPERTS, _Own(node.layer, node.inputs), node)
         for dispatch in self._readers(node):
             if _is(dispatch, "dispatch"):
                 self._experts(dispatch)
@@ -449,24 +454,36 @@ class _Reader:
         inner = int(last.inputs[0][-1])
         parts = int(first.output[-1]) // inner  # gate and up are one product
         chosen = int(dispatch.output[2])
-        self._add(EXPERTS, Experts(count, chosen, hidden, inner, parts > 1))
+        self._add(EXPERTS, Experts(count, chosen, hidden, inner, parts > 1), dispatch)
 
 
-def read_program(net: NetSpec) -> Program:
+def _times(graph: Graph, like: Sequence[int] | None) -> list[int]:
+    """Return how many nodes of a whole net each node stands for, which units of it `like` says."""
+    found = [1] * len(graph.nodes)
+    if like is not None:
+        counts = Counter(like)
+        for number, unit in enumerate(units(graph)):
+            for node in unit:
+                found[node] = counts[number]
+    return found
+
+
+def read_program(net: NetSpec, like: Sequence[int] | None = None) -> Program:
     """Return what a serving program computes for a net whose samples have one position.
 
-    It is that of one device, if the net is divided. Raises NetSpecError for a net that does not
-    fit, SettingError for one that does not end in scores of words.
+    It is that of one device, if the net is divided; of a shortened net `like` says which of its
+    units each unit of the whole one is as (paleo.step.shortened). Raises NetSpecError for a net
+    that does not fit, SettingError for one that does not end in scores of words.
     """
     graph = build(net, _SAMPLES, "bf16")
-    reader = _Reader(graph)
+    reader = _Reader(graph, like)
     reader.read()
     if reader.head < 0:
         raise SettingError(f"{net.name}: it has no product with weights, so no scores of words")
     other = 0
     for node in graph.nodes:
         if node.layer.serves_as not in ("product", "experts"):
-            other += HALF * node.num_params
+            other += HALF * node.num_params * reader.times[node.index]
     head = graph.nodes[reader.head]
     return Program(
         net.name,
@@ -475,7 +492,7 @@ def read_program(net: NetSpec) -> Program:
         tuple(reader.scores.items()),
         tuple(reader.messages.items()),
         other,
-        graph.num_params,
+        sum(node.num_params * reader.times[node.index] for node in graph.nodes),
         int(head.inputs[0][-1]),
         int(head.output[-1]),
         reader.kernels,

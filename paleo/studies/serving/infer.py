@@ -13,11 +13,18 @@ from paleo.net.load import ONE_NET, NetLike
 from paleo.step.declarations import check_names, declared
 from paleo.step.plan import Plan
 from paleo.step.scenario import SimulateSettings, asked
-from paleo.step.serving.scheduling import Scheduling
 from paleo.step.settings import found_settings
 from paleo.studies.serving.answers import Asked, Phase, Serving
 from paleo.studies.serving.loads import Fixed, Lengths, Load, Lognormal, closed_load, open_load
-from paleo.studies.serving.placing import OF_PREFILL, Model, find_model, placed, what_would_fit
+from paleo.studies.serving.placing import (
+    OF_PREFILL,
+    Model,
+    find_model,
+    moving_of,
+    placed,
+    scheduling_of,
+    what_would_fit,
+)
 from paleo.studies.serving.scheduler import Link, serve
 from paleo.studies.serving.server import Party
 from paleo.studies.serving.settings import DEFAULT_DEVICE, OF_OTHERS, InferSettings
@@ -172,10 +179,11 @@ def _answer(
     parties = [one.deployment, *filter(None, (one.prefill,))]
     if any(each.memory.most_requests(length) < 1 for each in parties):
         return serving(missing=tuple(what_would_fit(one, length)))
-    party = Party(one.deployment, _scheduling(one, found), one.copies)
+    how = found["batching"], found["max_requests"]
+    party = Party(one.deployment, scheduling_of(one.deployment, *how), one.copies)
     prefill = link = None
     if one.prefill:
-        prefill = Party(one.prefill, _scheduling(one, found), one.prefill_copies)
+        prefill = Party(one.prefill, scheduling_of(one.prefill, *how), one.prefill_copies)
         link = _link(one)
     most = _most_rate(one, load) if rate is not None else None
     served = serve(load, party, prefill, link)
@@ -211,32 +219,9 @@ def _most_rate(one: Asked, load: Load) -> float:
     return one.copies / (output * step / most + alone)
 
 
-def _scheduling(one: Asked, found: Mapping[str, Any]) -> Scheduling:
-    """Return how the server puts requests together."""
-    server, deployment = one.server, one.deployment
-    limits = deployment.limits
-    groups = deployment.prices.degrees.attention_dp
-    budget = deployment.token_budget * groups
-    most = min(found["max_requests"] or limits.requests * groups, budget)
-    reserve = {"prompt": 0.0, "part": server.answers, "whole": 1.0}[server.reserve]
-    return Scheduling(
-        batching=found["batching"], token_budget=budget, max_requests=most,
-        chunked=server.chunks, mixed=server.mixes, decode_first=server.decodes_first,
-        block=server.block, watermark=server.watermark, reserve=reserve,
-    )  # fmt: skip
-
-
 def _link(one: Asked) -> Link:
     """Return what moves caches from the devices of prompts to those that decode."""
     assert one.prefill is not None
-    degrees = one.prefill.prices.degrees
-    cluster = one.plan.reached
-    group = cluster.group(2, degrees.devices)
-    bandwidth = float(group.link_bandwidth) * degrees.of_attention
-
-    def seconds(tokens: int) -> float:
-        # Each device of a request's group sends its part, over links of its own.
-        memory = one.prefill.memory if one.prefill else one.memory
-        return float(memory.of_request(tokens)) * degrees.of_attention / bandwidth
-
-    return Link(seconds, lanes=max(one.prefill_copies * degrees.attention_dp, 1))
+    moving = moving_of(one.plan, one.prefill)
+    groups = one.prefill.prices.degrees.attention_dp
+    return Link(lambda tokens: float(moving(tokens)), lanes=max(one.prefill_copies * groups, 1))

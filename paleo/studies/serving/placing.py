@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from paleo.cluster.frameworks import FRAMEWORKS
 from paleo.cluster.servers import Server
 from paleo.core.errors import HardwareError, Mistakes, PaleoError, SettingError
 from paleo.core.frozen import NamedTuple
+from paleo.core.quantity import Quantity
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.costs.tiled.quantizations import QUANTIZATIONS
 from paleo.net.division import divided
@@ -22,6 +23,8 @@ from paleo.step.plan import Plan
 from paleo.step.serving.deployment import NO_DRAFTS, Deployment, Drafts
 from paleo.step.serving.prices import Degrees, Kernels, StepPrices
 from paleo.step.serving.program import Program, read_program
+from paleo.step.serving.scheduling import Scheduling
+from paleo.step.shortened import Shortened, shortened
 from paleo.studies.serving.answers import Asked, Missing
 from paleo.studies.serving.settings import CACHES
 from paleo.studies.training import rates_of
@@ -73,27 +76,13 @@ def placed(
     spec: Model, plan: Plan, dtype: str | None, found: Mapping[str, Any], longest: int
 ) -> Asked:
     """Return how a model is served on devices of one kind; raises a PaleoError."""
-    mistakes = Mistakes()
     server: Server = found["server"]
     device = plan.device
-    weights = dtype or _widest(plan)
+    weights = dtype or widest(plan)
     experts = found["experts_dtype"] or weights
-    cache = found["kv_dtype"] or ("fp16" if weights == "fp16" else "bf16")
-    for name in (weights, experts):
-        if name not in QUANTIZATIONS:
-            mistakes.add(
-                f"dtype: language models are not served in {name}; there are: "
-                f"{', '.join(QUANTIZATIONS)}"
-            )
-    mistakes.raise_as(PaleoError)
-    mistakes.check(server.check_formats, weights, cache)
-    for name in (weights, experts):
-        mistakes.check(_check_peak, plan, name)
+    cache = found["kv_dtype"] or plain_cache(weights)
+    kernels = kernels_of(plan, server, weights, experts, cache)
     budget = found["token_budget"] or server.limits_on(device).tokens
-    backend = BACKENDS[server.backend] if server.backend else None
-    reduces = "custom_all_reduce" if server.all_reduce_of() else "auto"
-    kernels = Kernels(backend, weights, experts, CACHES[cache], reduces)
-    mistakes.raise_as(PaleoError)
     make = functools.partial(
         _deployment, spec.alone, plan, kernels, server=server, length=longest, token_budget=budget,
         graphs=not found["eager"], drafts=functools.partial(_drafts, found, plan, kernels),
@@ -148,7 +137,31 @@ def placed(
     )  # fmt: skip
 
 
-def _widest(plan: Plan) -> str:
+def kernels_of(plan: Plan, server: Server, weights: str, experts: str, cache: str) -> Kernels:
+    """Return whose kernels run in numbers of these types; raises a PaleoError where none do."""
+    mistakes = Mistakes()
+    for name in (weights, experts):
+        if name not in QUANTIZATIONS:
+            mistakes.add(
+                f"dtype: language models are not served in {name}; there are: "
+                f"{', '.join(QUANTIZATIONS)}"
+            )
+    mistakes.raise_as(PaleoError)
+    mistakes.check(server.check_formats, weights, cache)
+    for name in (weights, experts):
+        mistakes.check(check_peak, plan, name)
+    mistakes.raise_as(PaleoError)
+    backend = BACKENDS[server.backend] if server.backend else None
+    reduces = "custom_all_reduce" if server.all_reduce_of() else "auto"
+    return Kernels(backend, weights, experts, CACHES[cache], reduces)
+
+
+def plain_cache(weights: str) -> str:
+    """Return in what a cache is kept where nobody says."""
+    return "fp16" if weights == "fp16" else "bf16"
+
+
+def widest(plan: Plan) -> str:
     """Return bf16, or fp16 where a device has no peak of it."""
     try:
         plan.device.peak("bf16")
@@ -157,7 +170,7 @@ def _widest(plan: Plan) -> str:
     return "bf16"
 
 
-def _check_peak(plan: Plan, name: str) -> None:
+def check_peak(plan: Plan, name: str) -> None:
     """Raise a PaleoError where a device does not multiply such numbers."""
     plan.device.peak(QUANTIZATIONS[name].dtype)
 
@@ -168,14 +181,20 @@ def _degrees(own: Mapping[str, Any], devices: int, make: Any, name: str) -> tupl
     if own["tp"] is None and ep == groups == 1:
         return _smallest(devices, pp, make), devices > 1
     tp = own["tp"] or max(ep, groups)
+    degrees = checked_degrees(tp, pp, ep, groups)
+    if devices % (tp * pp):
+        ways = f"tp {tp}" + f" x pp {pp}" * (pp > 1)
+        raise SettingError(f"{name}: {devices} devices do not divide by {ways}")
+    return degrees, False
+
+
+def checked_degrees(tp: int, pp: int, ep: int, groups: int) -> Degrees:
+    """Return how devices share a copy; raises SettingError where degrees do not go together."""
     if tp % groups:
         raise SettingError(f"attention_dp: {groups} groups do not divide tp {tp}")
     if tp % ep:
         raise SettingError(f"ep: {ep} devices of experts do not divide tp {tp}")
-    if devices % (tp * pp):
-        ways = f"tp {tp}" + f" x pp {pp}" * (pp > 1)
-        raise SettingError(f"{name}: {devices} devices do not divide by {ways}")
-    return Degrees(tp, pp, ep, groups), False
+    return Degrees(tp, pp, ep, groups)
 
 
 def _smallest(devices: int, pp: int, make: Any) -> Degrees:
@@ -203,12 +222,16 @@ def _deployment(
     kernels: Kernels,
     degrees: Degrees,
     *,
-    server: Server,
-    length: int,
-    token_budget: int,
-    graphs: bool,
     drafts: Any,
+    **settings: Any,
 ) -> Deployment:
+    prices = prices_of(spec, plan, kernels, degrees)
+    host = FRAMEWORKS["pytorch"].host_of(plan.device)
+    return Deployment(prices, host=host, drafts=drafts(degrees), **settings)
+
+
+def prices_of(spec: NetSpec, plan: Plan, kernels: Kernels, degrees: Degrees) -> StepPrices:
+    """Return the seconds of steps of a copy; raises a PaleoError where it does not divide so."""
     program = cached_for_net(_program, spec, degrees.of_attention)
     for experts, _ in program.experts:
         if experts.experts % degrees.ep:
@@ -218,16 +241,42 @@ def _deployment(
     cluster = plan.reached if degrees.devices > 1 else None
     if cluster is not None:
         cluster.group(degrees.devices, 1)
-    prices = StepPrices(program, plan.device, plan.cost_model, kernels, degrees, cluster)
-    host = FRAMEWORKS["pytorch"].host_of(plan.device)
-    return Deployment(
-        prices, server, length=length, token_budget=token_budget, graphs=graphs, host=host,
-        drafts=drafts(degrees),
+    return StepPrices(program, plan.device, plan.cost_model, kernels, degrees, cluster)
+
+
+def scheduling_of(deployment: Deployment, batching: str, most: int | None) -> Scheduling:
+    """Return how its server puts requests together, `most` at once."""
+    server, limits = deployment.server, deployment.limits
+    groups = deployment.prices.degrees.attention_dp
+    budget = deployment.token_budget * groups
+    reserve = {"prompt": 0.0, "part": server.answers, "whole": 1.0}[server.reserve]
+    return Scheduling(
+        batching=batching, token_budget=budget,
+        max_requests=min(most or limits.requests * groups, budget),
+        chunked=server.chunks, mixed=server.mixes, decode_first=server.decodes_first,
+        block=server.block, watermark=server.watermark, reserve=reserve,
     )  # fmt: skip
 
 
+def moving_of(plan: Plan, prefill: Deployment) -> Callable[[Quantity], Quantity]:
+    """Return the seconds in which caches of so many tokens move to devices that decode.
+
+    Each device of a request's group sends its part, over links of its own.
+    """
+    group = plan.reached.group(2, prefill.prices.degrees.devices)
+    bandwidth = float(group.link_bandwidth)
+    return lambda tokens: prefill.memory.of_request(tokens) / bandwidth
+
+
 def _program(spec: NetSpec, tp: int) -> Program:
-    return read_program(divided(spec, tp))
+    short = cached_for_net(_shortened, spec) or Shortened(spec)
+    return read_program(divided(short.net, tp), short.like)
+
+
+def _shortened(spec: NetSpec) -> Shortened | None:
+    """Return a net without most of its equal blocks, None if that is the net itself."""
+    short = shortened(spec)
+    return short if short.like else None
 
 
 def _drafts(found: Mapping[str, Any], plan: Plan, kernels: Kernels, degrees: Degrees) -> Drafts:
@@ -253,7 +302,7 @@ def what_would_fit(one: Asked, length: int) -> Iterator[Missing]:
     for name in ("fp8", "int4", "nvfp4"):
         try:
             one.server.check_formats(name, one.settings["kv_dtype"])
-            _check_peak(one.plan, name)
+            check_peak(one.plan, name)
         except PaleoError:
             continue
         smaller = Kernels(

@@ -10,6 +10,7 @@ import paleo
 from paleo.core.errors import SettingError
 from paleo.net.division import divided
 from paleo.step.serving.program import Experts, Latent, Product, Program, read_program
+from paleo.step.shortened import shortened
 
 
 def program(name: str, tp: int = 1) -> Program:
@@ -99,3 +100,19 @@ def test_a_net_without_products_has_no_scores() -> None:
     text = '{"name": "n", "layers": {"x": {"type": "Input", "tensor": [1, 4]}}}'
     with pytest.raises(SettingError, match="no product with weights"):
         read_program(paleo.loads(text))
+
+
+@pytest.mark.parametrize("name", ["llama3_8b", "deepseek_v2_lite", "mamba_130m"])
+def test_a_shortened_net_has_the_program_of_the_whole_one(name: str) -> None:
+    whole = paleo.load(name, dims={"seq": 1})
+    short = shortened(whole)
+    assert short.like is not None
+    assert len(short.net.layers) < len(whole.layers)
+    found, expected = read_program(short.net, short.like), read_program(whole)
+    for part in ("rows", "scores", "messages"):
+        assert dict(getattr(found, part)) == dict(getattr(expected, part))
+    assert [(mixer.cached, n) for mixer, n in found.mixers] == [
+        (mixer.cached, n) for mixer, n in expected.mixers
+    ]
+    for what in ("other_weights", "num_params", "hidden", "words", "kernels"):
+        assert getattr(found, what) == getattr(expected, what)
