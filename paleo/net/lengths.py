@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 #: The dimension that --seq_len sets.
 SEQ = "seq"
+#: That of what a decoder reads, where an encoder has the other.
+DECODER_SEQ = "decoder_seq"
 _WITHOUT = "without --seq_len a sequence has"
 _POSITIONS = r"the model has positions for ([\d,]+)"
 

@@ -185,7 +185,10 @@ class Deployment:
         decoding = decodes > 0
         running = where(decoding, maximum(decodes / share, 1.0), 0.0)
         keys = context / maximum(decodes, 1)
-        tokens = running * new + maximum(prompts.tokens / groups, prompts.longest) / stages
+        added = maximum(prompts.tokens / groups, prompts.longest)
+        if self.prices.program.encoded:  # its prompts have one token to begin with
+            added = prompts.count / groups
+        tokens = running * new + added / stages
         device = tables.rows.at(tokens) + prompts.attention / share
         device = device + tables.scores.at(running * new + prompts.count / share)
         device = device + tables.steps.at(running, keys + new)
@@ -221,7 +224,8 @@ class Deployment:
     def prefill(self, prompt: int, before: int = 0) -> Parts:
         """Return the parts of a step that computes a prompt alone."""
         prices = self.prices
-        return prices.rows(prompt) + prices.scores(1) + prices.prompts(1, prompt, prompt + before)
+        tokens = 1 if prices.program.encoded else prompt
+        return prices.rows(tokens) + prices.scores(1) + prices.prompts(1, prompt, prompt + before)
 
     def decode(self, requests: float, keys: float) -> Parts:
         """Return the parts of a step of so many requests, each with so many keys."""
@@ -285,8 +289,12 @@ def cache_bytes(prices: StepPrices, length: Quantity, block: int) -> Quantity:
     """Return the bytes that a device keeps of a request of so many tokens, in whole blocks."""
     rounded = -(-length // block) * block
     found: Quantity = 0.0
+    own = np.maximum(rounded - prices.program.encoded, block)
     for mixer, count in prices.program.mixers:
-        kept = np.minimum(rounded, mixer.window) if mixer.window else rounded
+        if mixer.span:
+            found = found + count * mixer.span * mixer.cached * prices.kernels.cache
+            continue
+        kept = np.minimum(own, mixer.window) if mixer.window else own
         state = mixer.node.layer.state(mixer.node.inputs)
         found = found + count * (kept * mixer.cached * prices.kernels.cache + state)
     return found

@@ -53,6 +53,8 @@ from paleo.step.serving.tables import OF_LENGTHS, OF_ROWS, Line, Plane
 
 #: The part of messages, in tables.
 EXCHANGE = "exchange"
+#: That of what encodes images, sound or prompts.
+ENCODER = "encoder"
 #: How tokens reach experts of other groups: all of them go to all devices, or each to its own.
 ALL_GATHER, ALL_TO_ALL = "all_gather", "all_to_all"
 #: How far devices drift apart from one all-reduce to the next, which waits for the last of them:
@@ -223,12 +225,19 @@ class StepPrices:
         return self._priced(made)
 
     def prompts(self, requests: Quantity, new: Quantity, keys: Quantity) -> Parts:
-        """Return attention of prompts, of whose keys so many are `new`, each with a query."""
+        """Return attention of prompts, of whose keys so many are `new`, each with a query.
+
+        What encodes images, sound or the prompt of a request is in it, with its first token.
+        """
+        if self.program.encoded:  # the prompt is the encoder's: there is one token to begin with
+            new = keys = 1 + 0 * new
         made = [
             (ATTENTION, self._mixed(mixer, requests, new, keys, is_step=False), count)
             for mixer, count in self.program.mixers
         ]
-        return self._priced(made)
+        is_first = where(keys == new, 1, 0)
+        fixed = [(ENCODER, own(requests), count * is_first) for own, count in self.program.fixed]
+        return self._priced([*made, *fixed])
 
     # How they are priced.
 
@@ -295,6 +304,9 @@ class StepPrices:
         if not mixer.is_attention:
             return self._scanned(mixer, requests, new, is_step=is_step)
         heads = int(mixer.node.inputs[0][1])
+        if mixer.span:
+            return self._plain(mixer, requests, new, mixer.span, is_step)
+        keys = maximum(keys - self.program.encoded, new)
         written = HALF * requests * new * mixer.cached
         stored = Stream(
             Kind.COPY, (written,), (self.kernels.cache * requests * new * mixer.cached,),
@@ -303,18 +315,23 @@ class StepPrices:
         if mixer.latent is not None:
             latent = self._absorbed if is_step else self._made
             return (stored, *latent(mixer, heads, requests, new, keys))
+        return (stored, *self._plain(mixer, requests, new, keys, is_step))
+
+    def _plain(
+        self, mixer: Mixer, requests: Quantity, new: Quantity, keys: Quantity, is_step: bool
+    ) -> tuple[Operation, ...]:
+        """Return attention to keys and values as they are."""
         query, *others = mixer.node.inputs
         inputs = (
             (requests, *query[1:-2], new, query[-1]),
             *((requests, *shape[1:-2], keys, shape[-1]) for shape in others[:2]),
         )
         layer = mixer.node.layer
-        sharing = heads // int(others[0][1])
-        found = [
+        sharing = int(query[1]) // int(others[0][1])
+        return tuple(
             self._by_kernel(each, is_step, sharing)
             for each in layer.operations(Pass.FORWARD, inputs, HALF)
-        ]
-        return (stored, *found)
+        )
 
     @property
     def _is_narrow(self) -> bool:

@@ -65,10 +65,15 @@ class Latent(NamedTuple):
 
 
 class Mixer(NamedTuple):
-    """A layer that takes positions together: its node, and its latent if keys come of one."""
+    """A layer that takes positions together: its node, and its latent if keys come of one.
+
+    `span` is how many keys there are of another sequence, such as an encoder's; 0: they are its
+    own.
+    """
 
     node: Node
     latent: Latent | None = None
+    span: int = 0
 
     @property
     def is_attention(self) -> bool:
@@ -144,6 +149,12 @@ class Program:
     words: int
     #: Kernels of one pass, as eager code hands them over.
     kernels: int
+    #: What is computed once for a request: an encoder of images, of sound or of its prompt.
+    fixed: tuple[tuple[_Own, int], ...] = ()
+    #: Positions that images have before a prompt.
+    prefix: int = 0
+    #: Tokens of the prompt that an encoder reads in the place of these layers; 0: they read it.
+    encoded: int = 0
 
     @functools.cached_property
     def products(self) -> list[tuple[Product, int]]:
@@ -188,11 +199,6 @@ class Streams(NamedTuple):
         return (Stream(self.kind, reads, writes, label=self.label),)
 
 
-def _size(shape: Shape) -> int:
-    """Return the bytes of a token of a tensor."""
-    return int(HALF * num_elements((1, *shape[1:])))
-
-
 #: The part of a step that a layer belongs to, in tables.
 PRODUCTS, POINTWISE, ATTENTION, EXPERTS = "products", "norms and sums", "attention", "experts"
 EMBEDDING, SCORES = "embedding", "scores"
@@ -207,10 +213,11 @@ def _place(node: Node) -> int:
 
 
 class _Reader:
-    """Reads a graph, node by node."""
+    """Reads the nodes of a graph that follow from its `tokens`, one by one."""
 
-    def __init__(self, graph: Graph, like: Sequence[int] | None) -> None:
+    def __init__(self, graph: Graph, like: Sequence[int] | None, tokens: set[int]) -> None:
         self.graph = graph
+        self.tokens = tokens
         self.times = _times(graph, like)
         self.nodes = graph.nodes
         self.children: list[list[Node]] = [[] for _ in self.nodes]
@@ -224,7 +231,15 @@ class _Reader:
         self.scores: dict[Any, int] = {}
         self.kernels = 0
         self.head = self._head()
-        self.tokens = self._of_tokens()
+        #: Positions of a sample: images have some before the token.
+        self.positions = next(
+            (
+                int(node.inputs[0][-2])
+                for node in self.nodes
+                if node.index in tokens and node.layer.is_attention
+            ),
+            1,
+        )
         #: Blocks by name that an attention is in.
         self.attentions = {
             node.name.rpartition("/")[0] for node in self.nodes if node.layer.is_attention
@@ -232,15 +247,21 @@ class _Reader:
 
     def _head(self) -> int:
         """Return the index of the product that scores words: the last one with weights."""
-        return max((node.index for node in self.nodes if _is(node, "product")), default=-1)
+        products = (i for i in self.tokens if _is(self.nodes[i], "product"))
+        return max(products, default=-1)
 
-    def _of_tokens(self) -> set[int]:
-        """Return the nodes that follow from what comes in."""
-        found: set[int] = set()
-        for node in self.nodes:
-            if node.layer.is_input or found.intersection(node.parents):
-                found.add(node.index)
-        return found
+    def _one(self, shape: Shape) -> Shape:
+        """Return the shape of one position of a tensor."""
+        if self.positions == 1:
+            return shape
+        return (shape[0], *(1 if size == self.positions else size for size in shape[1:]))
+
+    def _own(self, node: Node) -> _Own:
+        return _Own(node.layer, tuple(map(self._one, node.inputs)))
+
+    def _size(self, shape: Shape) -> int:
+        """Return the bytes of a token of a tensor."""
+        return int(HALF * num_elements((1, *self._one(shape)[1:])))
 
     def read(self) -> None:
         """Read all nodes in order."""
@@ -272,7 +293,7 @@ class _Reader:
         elif layer.only_moves or layer.is_view or layer.takes_part or layer.joins:
             return  # where kernels read and write in any order, nothing moves
         elif layer.looks_up:
-            self._add(EMBEDDING, _Own(layer, node.inputs), node)
+            self._add(EMBEDDING, self._own(node), node)
         elif _is(node, "rotation"):
             self._rotations(node)
         elif _is(node, "norm"):
@@ -280,7 +301,7 @@ class _Reader:
         elif self._folds(node):
             return
         else:
-            self._add(POINTWISE, _Own(layer, node.inputs), node, after=is_after)
+            self._add(POINTWISE, self._own(node), node, after=is_after)
 
     def _is_causal(self, node: Node) -> bool:
         return node.layer.is_convolution and len(node.inputs[0]) == 3
@@ -299,7 +320,7 @@ class _Reader:
         return is_sum and any(_is(child, "norm") for child in self._readers(node))
 
     def _norm(self, node: Node, is_after: bool) -> None:
-        size, before = _size(node.output), self._source(node.parents[0])
+        size, before = self._size(node.output), self._source(node.parents[0])
         is_folded = self._folds(before)
         sizes = (size, size) if is_folded else (size,)
         kind = node.layer.operations(Pass.FORWARD, node.inputs, HALF)[0].kind
@@ -308,7 +329,8 @@ class _Reader:
     def _exchange(self, node: Node) -> None:
         for each in messages(self.graph, node, Pass.FORWARD):
             is_of_experts = self._comes_of_experts(node)
-            message = Message(each.num_bytes / _SAMPLES, each.operation, is_of_experts)
+            num_bytes = each.num_bytes / (_SAMPLES * self.positions)
+            message = Message(num_bytes, each.operation, is_of_experts)
             self.messages[message] = self.messages.get(message, 0) + self.times[node.index]
 
     def _comes_of_experts(self, node: Node) -> bool:
@@ -370,7 +392,7 @@ class _Reader:
                 for each in self._rotaries(parent):
                     both[each.index] = each
         self.done.update(both)
-        sizes = tuple(_size(each.output) for each in both.values())
+        sizes = tuple(self._size(each.output) for each in both.values())
         self._add(POINTWISE, Streams("rotary", Kind.ELEMENTWISE, sizes, sizes), node)
 
     def _attentions(self, node: Node) -> list[Node]:
@@ -403,9 +425,14 @@ class _Reader:
         return [node]
 
     def _mix(self, node: Node) -> None:
-        latent = self._latent(node) if node.layer.is_attention else None
-        mixer = Mixer(node, latent)
-        key = (node.layer, node.inputs, latent)
+        latent, span = None, 0
+        if node.layer.is_attention:
+            if self._source(node.parents[1]).index in self.tokens:
+                latent = self._latent(node)
+            else:  # an encoder's
+                span = int(node.inputs[1][-2])
+        mixer = Mixer(node, latent, span)
+        key = (node.layer, node.inputs, latent, span)
         _, count = self.mixers.get(key, (mixer, 0))
         times = self.times[node.index]
         self.mixers[key] = (mixer, count + times)
@@ -435,7 +462,7 @@ class _Reader:
 
     def _choices(self, node: Node) -> None:
         """Read what picks experts, and the experts behind it."""
-        self._add(EXPERTS, _Own(node.layer, node.inputs), node)
+        self._add(EXPERTS, self._own(node), node)
         for dispatch in self._readers(node):
             if _is(dispatch, "dispatch"):
                 self._experts(dispatch)
@@ -468,23 +495,45 @@ def _times(graph: Graph, like: Sequence[int] | None) -> list[int]:
     return found
 
 
+def _following(graph: Graph, starts: set[int]) -> set[int]:
+    """Return the nodes that follow from these, with them."""
+    found = set(starts)
+    for node in graph.nodes:
+        if found.intersection(node.parents):
+            found.add(node.index)
+    return found
+
+
 def read_program(net: NetSpec, like: Sequence[int] | None = None) -> Program:
     """Return what a serving program computes for a net whose samples have one position.
 
     It is that of one device, if the net is divided; of a shortened net `like` says which of its
-    units each unit of the whole one is as (paleo.step.shortened). Raises NetSpecError for a net
-    that does not fit, SettingError for one that does not end in scores of words.
+    units each unit of the whole one is as (paleo.step.shortened). What does not follow from the
+    last tokens that the net reads, an encoder, has as many positions as the net says. Raises
+    NetSpecError for a net that does not fit, SettingError for one that does not end in scores of
+    words.
     """
     graph = build(net, _SAMPLES, "bf16")
-    reader = _Reader(graph, like)
+    inputs = [node.index for node in graph.nodes if node.layer.is_input]
+    looked_up = {node.parents[0] for node in graph.nodes if node.layer.looks_up}
+    text = max((i for i in inputs if i in looked_up), default=max(inputs, default=-1))
+    tokens = _following(graph, {text})
+    before = _following(graph, {*inputs} - {text}) - tokens
+    reader = _Reader(graph, like, tokens)
     reader.read()
     if reader.head < 0:
         raise SettingError(f"{net.name}: it has no product with weights, so no scores of words")
-    other = 0
-    for node in graph.nodes:
-        if node.layer.serves_as not in ("product", "experts"):
-            other += HALF * node.num_params * reader.times[node.index]
+    other, params = 0, 0
+    fixed: dict[_Own, int] = {}
+    for node, times in zip(graph.nodes, reader.times, strict=True):
+        params += node.num_params * times
+        if node.index in before:
+            own = _Own(node.layer, node.inputs)
+            fixed[own] = fixed.get(own, 0) + times
+        if node.index in before or node.layer.serves_as not in ("product", "experts"):
+            other += HALF * node.num_params * times
     head = graph.nodes[reader.head]
+    spans = [mixer.span for mixer, _ in reader.mixers.values()]
     return Program(
         net.name,
         tuple(reader.rows.items()),
@@ -492,8 +541,11 @@ def read_program(net: NetSpec, like: Sequence[int] | None = None) -> Program:
         tuple(reader.scores.items()),
         tuple(reader.messages.items()),
         other,
-        sum(node.num_params * reader.times[node.index] for node in graph.nodes),
+        params,
         int(head.inputs[0][-1]),
         int(head.output[-1]),
         reader.kernels,
+        tuple(fixed.items()),
+        reader.positions - 1,
+        max(spans) if before & looked_up else 0,
     )

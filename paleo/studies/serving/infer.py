@@ -158,7 +158,11 @@ def _answers(
     loads: Sequence[tuple[int | None, float | None, Load]],
 ) -> list[Serving]:
     """Return the answers of a model on devices of one kind, in one type."""
+    prefix = spec.prefix
+    if prefix:
+        loads = [(most, rate, load.behind(prefix)) for most, rate, load in loads]
     longest = max(int((load.prompt + load.output).max()) for _, _, load in loads)
+    spec = spec.reading(round(float(loads[0][2].prompt.mean())))
     one = placed(spec, plan, dtype, found, longest)
     limits = (found["ttft"], found["tpot"])
     return [

@@ -8,6 +8,7 @@ Lengths do not depend on the rate: of one seed, loads of different rates have th
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Protocol
 
 from paleo.core.checks import MAX_SIZE, is_number, shown, whole_number
@@ -133,6 +134,10 @@ class Load:
             return None
         seconds = float(self.arrival[-1] - self.arrival[0])
         return (len(self) - 1) / seconds if seconds else math.inf
+
+    def behind(self, tokens: int) -> Load:
+        """Return the same requests with so many more tokens before each prompt."""
+        return replace(self, prompt=self.prompt + tokens)
 
     def at_rate(self, rate: float) -> Load:
         """Return the same requests, so much closer together, or further apart, that this is it."""

@@ -16,7 +16,7 @@ from paleo.costs.tiled.backends import BACKENDS
 from paleo.costs.tiled.quantizations import QUANTIZATIONS
 from paleo.net.division import divided
 from paleo.net.graph import cached_for_net
-from paleo.net.lengths import SEQ, positions_of
+from paleo.net.lengths import DECODER_SEQ, SEQ, positions_of
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
 from paleo.step.plan import Plan
@@ -44,6 +44,19 @@ class Model(NamedTuple):
     alone: NetSpec
 
     @property
+    def prefix(self) -> int:
+        """Positions that an image has before a prompt."""
+        if sum(each.layer.is_input for each in self.net.layers) < 2:
+            return 0
+        return cached_for_net(_program, self.alone, 1).prefix
+
+    def reading(self, prompt: int) -> Model:
+        """Return the model where prompts have so many tokens, which only an encoder cares for."""
+        if DECODER_SEQ not in (self.net.dims or {}):
+            return self
+        return self._replace(alone=load(self.net, dims={SEQ: prompt, DECODER_SEQ: 1}))
+
+    @property
     def positions(self) -> int | None:
         """The most positions that it was made for, None where its file does not say."""
         return positions_of(self.net.notes)
@@ -62,12 +75,6 @@ def find_model(net: NetLike, importing: Any) -> Model:
     if not is_served(spec):
         raise SettingError(
             f"{spec.name}: it is no language model: no causal attention, or no dimension {SEQ!r}"
-        )
-    others = [each.name for each in spec.layers if each.layer.is_input]
-    if len(others) > 1:
-        raise SettingError(
-            f"{spec.name}: it reads {' and '.join(others)}: only models that read one sequence of "
-            "tokens are served"
         )
     return Model(spec, load(spec, dims={SEQ: 1}))
 

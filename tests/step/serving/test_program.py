@@ -116,3 +116,32 @@ def test_a_shortened_net_has_the_program_of_the_whole_one(name: str) -> None:
     ]
     for what in ("other_weights", "num_params", "hidden", "words", "kernels"):
         assert getattr(found, what) == getattr(expected, what)
+
+
+def test_an_encoder_is_computed_once_for_a_request() -> None:
+    found = read_program(paleo.load("whisper_small", dims={"seq": 1}))
+    # 12 layers that see their own tokens, and 12 that see 1500 frames.
+    own, cross = (mixer for mixer, _ in found.mixers)
+    assert [count for _, count in found.mixers] == [12, 12]
+    assert (own.span, cross.span, found.encoded) == (0, 1500, 0)
+    # The frames' keys and values are the encoder's.
+    names = {product.name for product, _ in found.products}
+    assert names == {"q_proj", "out_proj", "fc1", "fc2", "scores"}
+    assert sum(count for own, count in found.fixed if own.layer.is_attention) == 12
+
+
+def test_an_encoder_may_read_the_prompt() -> None:
+    found = read_program(paleo.load("t5_base", dims={"seq": 384, "decoder_seq": 1}))
+    assert found.encoded == 384
+    assert {mixer.span for mixer, _ in found.mixers} == {0, 384}
+
+
+def test_images_stand_before_a_prompt() -> None:
+    found = read_program(paleo.load("gemma3_4b", dims={"seq": 1}))
+    # 256 positions of an image (16 x 16 of 64 x 64 patches), and no product knows of them.
+    assert found.prefix == 256
+    assert products(found)[Product(2560, (8 + 2 * 4) * 256, "q_proj")] == 34
+    # A norm reads 2560 halves of a token.
+    sizes: set[Any] = {row.of.reads[0] for row, _ in found.rows if hasattr(row.of, "reads")}
+    assert 2 * 2560 in sizes
+    assert max(sizes) == 2 * 2560

@@ -296,3 +296,25 @@ def test_a_device_without_fp8_says_so() -> None:
     (line,) = messages(device="A100_SXM_80GB", dtype="fp8")
     assert "fp8" in line
     assert "A100" in line
+
+
+# Encoders.
+
+
+def test_a_prompts_encoder_is_in_its_first_token() -> None:
+    short, long = (one("t5_base", concurrency=1, prompt=n).prefill for n in (64, 512))
+    assert short is not None
+    assert long is not None
+    assert 0 < short.parts["encoder"] < long.parts["encoder"]
+    # Decoding begins with one token, whatever the prompt.
+    assert short.parts["products"] == long.parts["products"]
+
+
+def test_an_image_is_in_the_cache_and_in_the_first_token() -> None:
+    found = one("gemma3_4b", concurrency=1, prompt=128)
+    assert found.served is not None
+    assert found.length == 256 + 128 + 32
+    assert found.prefill is not None
+    assert found.decode is not None
+    assert found.prefill.parts["encoder"] > 0
+    assert not found.decode.parts.get("encoder")

@@ -27,10 +27,9 @@ from paleo.net.importers.transformers.parts import (
     table,
 )
 from paleo.net.importers.transformers.stack import Layer, stack
-from paleo.net.lengths import SEQ
+from paleo.net.lengths import DECODER_SEQ, SEQ
 
 #: The dimension of the decoder's positions.
-DECODER_SEQ = "decoder_seq"
 
 
 @dataclass(frozen=True)
