@@ -143,7 +143,8 @@ class Layer(ABC):
     #: Whether it takes rows of its parameters by their numbers.
     looks_up: ClassVar[bool] = False
     #: What it is to a serving program, which joins layers in kernels of its own: a "product", a
-    #: "sum", "norm", "rotation", "score" or "scan", or "dispatch", "experts" and "combine".
+    #: "match" of two inputs, a "sum", "norm", "rotation", "score" or "scan", or of experts
+    #: "dispatch", "experts" and "combine".
     serves_as: ClassVar[str] = ""
     #: Whether devices exchange messages there.
     is_exchange: ClassVar[bool] = False

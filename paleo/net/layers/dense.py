@@ -207,6 +207,8 @@ class MatMul(_Product):
     larger product, which reads the other's matrix once.
     """
 
+    serves_as: ClassVar[str] = "match"
+
     leads = True
 
     def counts_products(self, axis: int) -> bool:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from paleo.core.errors import SettingError
@@ -28,6 +29,7 @@ from paleo.core.operations import Kind, Operation, Pass, Stream
 from paleo.core.quantity import Quantity
 from paleo.core.tensor import Shape, Shapes, num_elements
 from paleo.net.graph import Graph, Node, build
+from paleo.net.layers import LAYERS
 from paleo.net.scaled import messages
 from paleo.net.spec import NetSpec
 from paleo.step.stages import units
@@ -288,6 +290,8 @@ class _Reader:
             self._product(node, is_after)
         elif layer.picks:
             self._choices(node)
+        elif _is(node, "match") and (attention := self._in_steps(node)):
+            self._mix(attention)
         elif layer.is_attention or layer.state(node.inputs) or self._is_causal(node):
             self._mix(node)
         elif layer.only_moves or layer.is_view or layer.takes_part or layer.joins:
@@ -437,6 +441,36 @@ class _Reader:
         times = self.times[node.index]
         self.mixers[key] = (mixer, count + times)
         self.kernels += 2 * times
+
+    def _in_steps(self, node: Node) -> Node | None:
+        """Return attention that a net has as two products around a softmax; None if it has none.
+
+        Between them scores may be scaled and masked; they are read by nobody else.
+        """
+        between, reader = [node], node
+        is_scored = False
+        while not (_is(reader, "match") and is_scored):
+            readers = self._readers(reader)
+            if len(readers) != 1:
+                return None
+            (reader,) = readers
+            is_scored |= _is(reader, "score")
+            between.append(reader)
+            is_step = (
+                self._is_function(reader) or _is(reader, "sum") or reader.layer.is_training_only
+            )
+            if not (is_step or _is(reader, "match")):
+                return None
+        queries, keys = node.inputs
+        values = reader.inputs[1]
+        if keys[-1] != queries[-1]:  # d x T, as the product reads them
+            keys = (*keys[:-2], keys[-1], keys[-2])
+        self.done.update(each.index for each in between)
+        parents = (*node.parents, reader.parents[1])
+        layer = LAYERS["Attention"](causal=True)
+        return replace(
+            node, layer=layer, parents=parents, inputs=(queries, keys, values), output=reader.output
+        )
 
     def _latent(self, node: Node) -> Latent | None:
         """Return the latent that keys and values are made of, None if there is none."""

@@ -65,8 +65,14 @@ class Model(NamedTuple):
 def is_served(net: NetSpec) -> bool:
     """Tell whether a net is a language model: its tokens see earlier ones, and have scores."""
     causal = any(getattr(each.layer, "causal", False) for each in net.layers)
-    scans = any(each.layer.serves_as == "scan" for each in net.layers)
-    return SEQ in (net.dims or {}) and (causal or scans)
+    kinds = {each.layer.serves_as for each in net.layers}
+    length = (net.dims or {}).get(SEQ)
+    # Attention in steps has a mask of its own, which nothing trains.
+    masks = any(
+        not each.layer.is_input and getattr(each.layer, "shape", None) == (length, length)
+        for each in net.layers
+    )
+    return length is not None and (causal or "scan" in kinds or (masks and "match" in kinds))
 
 
 def find_model(net: NetLike, importing: Any) -> Model:

@@ -142,6 +142,14 @@ def test_images_stand_before_a_prompt() -> None:
     assert found.prefix == 256
     assert products(found)[Product(2560, (8 + 2 * 4) * 256, "q_proj")] == 34
     # A norm reads 2560 halves of a token.
-    sizes: set[Any] = {row.of.reads[0] for row, _ in found.rows if hasattr(row.of, "reads")}
+    streams: list[Any] = [row.of for row, _ in found.rows if hasattr(row.of, "reads")]
+    sizes = {each.reads[0] for each in streams}
     assert 2 * 2560 in sizes
     assert max(sizes) == 2 * 2560
+
+
+def test_attention_in_steps_is_one_kernel() -> None:
+    ((mixer, count),) = read_program(paleo.load("gpt2", dims={"seq": 1})).mixers
+    # GPT-2: 12 layers of 12 heads of 64, keys and values of as many.
+    assert (mixer.is_attention, mixer.cached, count) == (True, 2 * 12 * 64, 12)
+    assert [shape[1:] for shape in mixer.node.inputs] == [(12, 1, 64)] * 3
