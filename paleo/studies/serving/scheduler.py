@@ -105,6 +105,9 @@ class _Simulation:
         self.events: list[tuple[float, int, int, int, tuple[Server, ...]]] = []
         self.noted = 0
         self.sent = 0
+        #: When the next request comes, of an open load.
+        self.coming = math.inf
+        self.apart = prefill is None and load.arrival is not None
         #: When each lane of the link is free, of those that are used.
         self.lanes: list[float] = []
         counts = (prefill.replicas if prefill else 0, party.replicas)
@@ -132,7 +135,11 @@ class _Simulation:
             if what == _STEPS:
                 self._step(servers[0])
             elif what == _ARRIVES:
-                self._send(number, self._least_busy(self.entry), now)
+                server = self._least_busy(self.entry, now)
+                server.expect()
+                server.send(number)
+                self._wake(server, now)
+                self.coming = math.inf
                 if arrival is not None and self.sent < len(self.load):
                     self._arrives(float(arrival[self.sent]))
             else:
@@ -165,20 +172,15 @@ class _Simulation:
 
     def _arrives(self, seconds: float) -> None:
         """Have the next request of the load come."""
-        self.requests.arrival[self.sent] = seconds
+        self.requests.arrival[self.sent] = self.coming = seconds
         self._note(seconds, _ARRIVES, self.sent)
         self.sent += 1
 
     @staticmethod
-    def _least_busy(servers: list[Server]) -> Server:
+    def _least_busy(servers: list[Server], now: float) -> Server:
         if len(servers) == 1:
             return servers[0]
-        return min(servers, key=lambda server: server.requests_here)
-
-    def _send(self, request: int, server: Server, now: float) -> None:
-        server.requests_here += 1
-        server.send(request)
-        self._wake(server, now)
+        return min(servers, key=lambda server: server.requests_here(now))
 
     def _wake(self, server: Server, now: float) -> None:
         if not server.awake:
@@ -187,7 +189,9 @@ class _Simulation:
             self._note(now, _STEPS, server.number, server)
 
     def _step(self, server: Server) -> None:
-        outcome = server.advance(self.events[0][0] if self.events else math.inf)
+        # Servers that do all by themselves, under an open load, have nothing to do with each other.
+        horizon = self.coming if self.apart else self.events[0][0] if self.events else math.inf
+        outcome = server.advance(horizon)
         if outcome is None:
             server.awake = False
             return
@@ -201,8 +205,8 @@ class _Simulation:
         self._note(now, _STEPS, server.number, server)
 
     def _move(self, request: int, source: Server, now: float) -> None:
-        target = self._least_busy(self.decoding)
-        target.requests_here += 1
+        target = self._least_busy(self.decoding, now)
+        target.expect()
         if len(self.lanes) >= self.link.lanes:
             now = max(now, heapq.heappop(self.lanes))
         now += self.link.seconds(self.requests.prompt[request])

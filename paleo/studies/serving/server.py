@@ -78,8 +78,8 @@ class Server:
         self.clock = 0.0
         #: Whether it has something to do at `clock`.
         self.awake = False
-        #: Requests that were sent here and are not done.
-        self.requests_here = 0
+        # Requests that were sent here and are not done at `clock`, and those that are done then.
+        self._here = self._leaving = 0
         self.waiting: deque[int] = deque()
         #: Seconds in which it computes, and those times the requests that decode.
         self.busy = self.decode_seconds = 0.0
@@ -110,6 +110,14 @@ class Server:
         #: Blocks taken, and how many it would be if all that run made all of their output.
         self._used = self._final = 0
 
+    def requests_here(self, now: float) -> int:
+        """Return how many requests were sent here, or are on their way, and are not done now."""
+        return self._here + (self._leaving if self.clock > now else 0)
+
+    def expect(self) -> None:
+        """Count a request that is sent here."""
+        self._here += 1
+
     def send(self, request: int, *, moved: bool = False) -> None:
         """Queue a request; of one that is `moved`, the cache has its prompt, computed elsewhere."""
         self.waiting.append(request)
@@ -121,7 +129,7 @@ class Server:
         blocks = self.scheduling.blocks(self._of.prompt[request])
         self._used -= blocks
         self._final -= blocks
-        self.requests_here -= 1
+        self._here -= 1
 
     def advance(self, horizon: float) -> tuple[list[int], list[int]] | None:
         """Do the next step; return requests that are to be handed over, and those that are done.
@@ -161,7 +169,10 @@ class Server:
         if decodes:
             self._grow(count)
             done = self._ended()
-        return self._after_prompts(computed, done), done
+        moving = self._after_prompts(computed, done)
+        self._leaving = len(done)
+        self._here -= self._leaving
+        return moving, done
 
     # What is in a step.
 
@@ -371,7 +382,6 @@ class Server:
         done = self._ends.pop(count)
         for request in done:
             self._of.finish[request] = self.clock
-            self.requests_here -= 1
             self._leave(request, self._stop(request))
         return done
 
@@ -386,7 +396,6 @@ class Server:
                 of.first[request] = self.clock
             if of.made[request] == of.output[request]:
                 of.finish[request] = self.clock
-                self.requests_here -= 1
                 done.append(request)
                 self._context += held
                 self._leave(request, held)
