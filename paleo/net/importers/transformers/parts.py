@@ -103,7 +103,7 @@ class Attention:
     normalizes: "head" the features of a head, "all" those of all, "each" those of a head with
     weights for each head. It stands before rotary positions, or behind with `norm_last`. `rotary`
     are the features that are turned, 0 for none. `keys` are keys of the Attention layer that are
-    not their defaults.
+    not their defaults. Where it is `gated`, the queries' product makes a gate of the output, too.
     """
 
     hidden: int
@@ -128,6 +128,7 @@ class Attention:
     keys: tuple[tuple[str, Any], ...] = ()
     memory: tuple[Path, Length] | None = None
     scores: Path | None = None
+    gated: bool = False
 
     @property
     def query_size(self) -> int:
@@ -147,15 +148,20 @@ class Attention:
             v = part(inner, "v", both, q_size + kv_size, kv_size)
         else:
             k_bias = self.bias if self.k_bias is None else self.k_bias
-            q = linear(inner, self.q, x, q_size, self.bias)
+            q = linear(inner, self.q, x, q_size * (1 + self.gated), self.bias)
             k = linear(inner, self.k, source, kv_size, k_bias)
             v = linear(inner, self.v, source, kv_size, self.bias)
+        gate = part(inner, "gate", q, q_size, q_size) if self.gated else None
+        q = part(inner, "q", q, 0, q_size) if self.gated else q
         q = self._placed(inner, "q", self.q_norm, q, (length, self.num_heads, d))
         k = self._placed(inner, "k", self.k_norm, k, (keys_length, self.num_kv_heads, d))
         v = heads(inner, "v", v, (keys_length, self.num_kv_heads, d))
         biases = () if self.scores is None else (self.scores,)
         found = inner.add("attention", "Attention", q, k, v, *biases, **dict(self.keys))
         merged = together(inner, found, (length, self.query_size))
+        if gate is not None:
+            gate = activation(inner, "gate_weight", gate, "sigmoid")
+            merged = inner.add("gated", "Elementwise", merged, gate, function="product")
         return linear(inner, self.out, merged, self.hidden, self.out_bias)
 
     def _placed(
