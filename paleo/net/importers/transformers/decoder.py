@@ -180,6 +180,7 @@ _KEYS: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "full_attention": lambda c: {},
     "attention": lambda c: {},
     "linear_attention": lambda c: {},
+    "indexed_attention": lambda c: {},
     "sliding_attention": lambda c: _optional("window", c.optional("sliding_window")),
     "chunked_attention": lambda c: _optional("chunk", c.optional("attention_chunk_size")),
 }

@@ -13,7 +13,7 @@ from paleo.net.importers.transformers.config import Config
 from paleo.net.importers.transformers.decoder import Decoder, Experts
 from paleo.net.importers.transformers.families import D_MODEL, LLAMA, QWEN3, QWEN_WINDOW
 from paleo.net.importers.transformers.family import Family, alternating, sizes, sliding
-from paleo.net.importers.transformers.parts import LatentAttention
+from paleo.net.importers.transformers.parts import Indexer, LatentAttention
 from paleo.net.importers.transformers.scans import gated_delta, jamba, mamba, mamba2
 
 
@@ -42,6 +42,15 @@ def _latent(c: Config, index: int) -> LatentAttention:
         c.whole("qk_rope_head_dim"), c.whole("v_head_dim"), c.optional("q_lora_rank") or 0,
         c.whole("kv_lora_rank"), c.flag("attention_bias"), (("causal", True),),
     )  # fmt: skip
+
+
+def _indexed(c: Config, index: int) -> LatentAttention:
+    """Return latent attention to the keys that an indexer of each layer chooses."""
+    for name, same in (("index_topk_freq", 1), ("index_topk_pattern", None)):
+        if c.get(name, same) != same:
+            c.wrong(name, "layers that take the choice of a layer before are not read")
+    indexer = Indexer(*(c.whole(f"index_{key}") for key in ("n_heads", "head_dim", "topk")))
+    return replace(_latent(c, index), indexer=indexer)
 
 
 def _moe_layers(c: Config, index: int) -> bool:
@@ -193,6 +202,26 @@ SPARSE: Mapping[str, Family] = {
             129280, 7168, 18432, 61, 128, 4096, first_k_dense_replace=3, kv_lora_rank=512,
             q_lora_rank=1536, n_routed_experts=256, n_shared_experts=1, qk_nope_head_dim=128,
             qk_rope_head_dim=64, v_head_dim=128, moe_intermediate_size=2048, num_experts_per_tok=8,
+        ),
+        {"n_routed_experts": ("num_local_experts",)},
+    ),
+    "deepseek_v32": Family(
+        replace(_DEEPSEEK, mixer=_indexed, mlp_bias=False),
+        sizes(
+            129280, 7168, 18432, 61, 128, 163840, first_k_dense_replace=3, kv_lora_rank=512,
+            q_lora_rank=1536, n_routed_experts=256, n_shared_experts=1, qk_nope_head_dim=128,
+            qk_rope_head_dim=64, v_head_dim=128, moe_intermediate_size=2048, num_experts_per_tok=8,
+            index_n_heads=64, index_head_dim=128, index_topk=2048,
+        ),
+        {"n_routed_experts": ("num_local_experts",)},
+    ),
+    "glm_moe_dsa": Family(
+        replace(_DEEPSEEK, mixer=_indexed, mlp_bias=False),
+        sizes(
+            154880, 6144, 12288, 78, 64, 202752, first_k_dense_replace=3, kv_lora_rank=512,
+            q_lora_rank=2048, n_routed_experts=256, n_shared_experts=1, qk_nope_head_dim=192,
+            qk_rope_head_dim=64, v_head_dim=256, moe_intermediate_size=2048, num_experts_per_tok=8,
+            index_n_heads=32, index_head_dim=128, index_topk=2048,
         ),
         {"n_routed_experts": ("num_local_experts",)},
     ),
