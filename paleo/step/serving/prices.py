@@ -60,7 +60,7 @@ ALL_GATHER, ALL_TO_ALL = "all_gather", "all_to_all"
 #: and 8 us longer for each all-reduce among 2, 4 and 8 devices than its kernels by themselves.)
 _DRIFT = 3.5e-6
 #: How unequal experts are chosen: the shape of a gamma distribution of their shares.
-_SHAPE = 2.0
+_SHAPE = 1.0
 #: Bytes of a number that is sampled from.
 SINGLE = 4
 
