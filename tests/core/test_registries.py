@@ -31,7 +31,8 @@ NAMES = {
         Reshape Flatten Parameter Embedding MatMul Einsum Attention RNN GRU LSTM PReLU
         LayerNorm RMSNorm GroupNorm InstanceNorm L2Norm GlobalPooling Resize Slice Transpose
         Expand Pad Rearrange Gather Reduce Loss Accuracy Unknown Experts TopK Dispatch Combine
-        RotaryEmbedding Gated SelectiveScan StateSpaceDual GatedDelta LinearCrossEntropy""",
+        RotaryEmbedding Gated SelectiveScan StateSpaceDual GatedDelta
+        LinearCrossEntropy SelectKeys""",
     "cost models": "paleo2017 roofline tiled",
     "schemes": "OneToAll TreeAllReduce ButterflyAllReduce ButterflyMixing",
     "devices": """A10 A100_PCIE_40GB A100_PCIE_80GB A100_SXM_40GB A100_SXM_80GB A30 A40 APPLE_M1

@@ -137,6 +137,8 @@ EXAMPLES = [
     Example("Einsum", {"equation": "nij,njk,nk->nj"}, (SEQUENCE, [2, 4, 3], [2, 3])),
     Example("Attention", {}, (HEADS, [2, 3, 5, 4], [2, 3, 5, 7])),
     Example("Attention", {"causal": True}, ([2, 6, 5, 4], HEADS, HEADS)),
+    Example("Attention", {"causal": True, "best": 2}, (HEADS, HEADS, HEADS, [2, 1, 6, 1])),
+    Example("SelectKeys", {"k": 2}, (HEADS, [2, 1, 5, 4], [2, 6, 3])),
     Example("Attention", {"causal": True, "window": 2}, ([2, 6, 5, 4], HEADS, HEADS)),
     Example("Attention", {"causal": True, "chunk": 4}, ([2, 6, 5, 4], HEADS, HEADS)),
     Example("Attention", {"sinks": True}, ([2, 6, 5, 4], HEADS, HEADS)),

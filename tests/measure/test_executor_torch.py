@@ -32,9 +32,9 @@ REGIONS = ("Proposals", "RegionPooling")
 #: Those that kernels of other libraries compute.
 KERNELS = (
     "TopK", "Dispatch", "Combine",
-    "SelectiveScan", "StateSpaceDual", "GatedDelta", "LinearCrossEntropy",
+    "SelectiveScan", "StateSpaceDual", "GatedDelta", "LinearCrossEntropy", "SelectKeys",
 )  # fmt: skip
-OPTIONS = {"chunk", "sinks", "alibi", "load", "weights"}
+OPTIONS = {"chunk", "sinks", "alibi", "load", "weights", "best"}
 BUILT = [
     each
     for each in EXAMPLES

@@ -41,6 +41,8 @@ UNBUILT = {
     "RegionPooling size mode position_sensitive": "TensorFlow has no operator for it",
     "Attention causal chunk": "TensorFlow has no operator for it",
     "Attention sinks": "TensorFlow has no operator for it",
+    "Attention causal best": "TensorFlow has no operator for it",
+    "SelectKeys k": "TensorFlow has no operator for it",
     "Attention alibi softcap": "TensorFlow has no operator for it",
     "Experts num_experts num_outputs load": "rows are spread evenly over experts",
     "Experts num_experts num_outputs load shared": "rows are spread evenly over experts",

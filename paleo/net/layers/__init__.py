@@ -12,6 +12,7 @@ __all__ = ["LAYERS", "Layer", "ShapeError"]
 #: The types in each file, which is imported when one is asked for.
 _TYPES = {
     "attention": "Attention",
+    "selection": "SelectKeys",
     "pointwise": "Activation Gated Sigmoid Dropout PReLU Softmax Elementwise",
     "normalization": "LRN BatchNorm Scale LayerNorm RMSNorm GroupNorm InstanceNorm L2Norm",
     "convolution": "Convolution Deconvolution",

@@ -61,6 +61,12 @@ class Attention(Layer):
     softcap: bool = key(
         Flag(), "whether scores go through a tanh that keeps them below a bound", default=False
     )
+    best: int | None = key(
+        Whole(optional=True),
+        "the most keys that a query sees, those that its fourth parent, a SelectKeys, chose; by "
+        "default all",
+        default=None,
+    )
     values_in_keys: bool = key(
         Flag(),
         "whether the values are the first e features of the keys, so that they are read once",
@@ -70,7 +76,7 @@ class Attention(Layer):
     @property
     def is_plain(self) -> bool:
         """Whether frameworks have an operator for it, not only kernels of libraries."""
-        return not (self.chunk or self.sinks or self.alibi or self.softcap)
+        return not (self.chunk or self.sinks or self.alibi or self.softcap or self.best)
 
     def _sizes(self, inputs: Shapes) -> tuple[Any, int, Any, Any, int, int]:
         """Return heads with the batch, queries' heads for one of keys, T, S, d, and d of values."""
@@ -98,6 +104,8 @@ class Attention(Layer):
             raise ShapeError("a window ends at the query's own position, so causal must be true")
         if self.window is not None and self.chunk is not None:
             raise ShapeError("a query sees a window of keys or those of its chunk, not both")
+        if self.best is not None and (self.window or self.chunk or len(inputs) < 4):
+            raise ShapeError("the best keys are chosen by a fourth parent, and of all keys")
         if self.chunk is not None and not every(queries <= keys):
             raise ShapeError(
                 f"the queries of chunks are the last of the keys: {queries} are no part of {keys}"
@@ -175,7 +183,7 @@ class Attention(Layer):
         return tuple(
             AttentionWork(
                 direction, heads * count, sharing, own, seen, depth, value_depth, element_size,
-                self.causal, self.window or 0,
+                self.causal, self.window or self.best or 0,
                 mask=masks * count * own * seen // (queries * keys) if inputs[3:] else 0,
                 values_in_keys=self.values_in_keys,
             )

@@ -167,6 +167,40 @@ def test_layers_that_recur_are_a_block_of_several(tmp_path: Path) -> None:
     assert "model/layers/1/3/feed_forward/experts/gate_up_proj" in names
 
 
+def test_gated_delta_and_gated_attention_by_hand(tmp_path: Path) -> None:
+    """Qwen3.5 397B-A17B: three layers of linear attention, one of attention, each with experts."""
+    config = PUBLISHED["qwen3_5_397b"]["config"]
+    net = loaded(tmp_path, config, seq=1)
+    hidden, keys, values, heads = 4096, 16 * 128, 64 * 128, 64
+    mixed = 2 * keys + values
+    # Queries, keys and values; a gate; how much decays and is replaced; the output.
+    linear = hidden * (mixed + values + 2 * heads) + values * hidden
+    # Four taps for each feature, a decay and a bias a head, a norm of a head's features.
+    linear += 4 * mixed + 2 * heads + 128
+    # Queries with a gate, keys, values, the output; norms of a head's queries and keys.
+    attention = hidden * (2 * 32 * 256 + 2 * 2 * 256) + 32 * 256 * hidden + 2 * 256
+    experts = 3 * hidden * 1024 * (512 + 1) + 512 * hidden + hidden
+    layers = 45 * linear + 15 * attention + 60 * (experts + 2 * hidden)
+    assert paleo.build(net).num_params == layers + 2 * 248320 * hidden + hidden
+    deltas = [spec for spec in net.layers if type(spec.layer).__name__ == "GatedDelta"]
+    assert len(deltas) == 45
+
+
+def test_what_sees_images_may_be_left_out(tmp_path: Path) -> None:
+    text = PUBLISHED["kimi_k2"]["config"]
+    config = {
+        "model_type": "kimi_k25",
+        "architectures": ["KimiK25ForConditionalGeneration"],
+        "text_config": text,
+        "vision_config": {"vt_hidden_size": 1152},
+    }
+    net = loaded(tmp_path, config, seq=1)
+    assert net.notes == ("what sees images (vision_config) is left out",)
+    alone = loaded(tmp_path, text, seq=1)
+    assert paleo.build(net).num_params == paleo.build(alone).num_params
+    assert "language_model/lm_head" in {spec.name for spec in net.layers}
+
+
 def test_a_folder_is_read_and_its_name_taken(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()

@@ -12,6 +12,7 @@ from paleo.core.operations import Attention as AttentionWork
 from paleo.core.operations import BatchMatMul, Stream, total_work
 from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import ShapeError
+from paleo.net.layers.selection import SelectKeys
 
 #: 2 samples of 3 heads, 5 queries and 7 keys of 4 features.
 N, H, T, S, D = 2, 3, 5, 7, 4
@@ -144,3 +145,25 @@ def test_values_that_are_part_of_the_keys_are_read_once() -> None:
     assert work.writes == (2 * heads * 512,)
     with pytest.raises(ShapeError, match="600 features are no part of keys of 576"):
         Attention(values_in_keys=True).infer_shape((*latent[:2], (1, 1, 4096, 600)))
+
+
+def test_an_indexer_scores_all_keys_and_attention_sees_the_best() -> None:
+    # GLM-5: 32 heads of 128 features choose 2,048 of 8,192 keys.
+    index = ((1, 32, 8192, 128), (1, 1, 8192, 128), (1, 8192, 32))
+    select = SelectKeys(k=2048)
+    scored, summed, chosen = select.operations(Pass.FORWARD, index, 2)
+    assert select.infer_shape(index) == (1, 1, 8192, 1)
+    assert scored.flops == 2 * 32 * 8192**2 * 128
+    scores = 2 * 8192**2
+    assert (summed.reads, summed.writes) == ((32 * scores, 2 * 8192 * 32), (scores,))
+    assert (chosen.reads, chosen.writes) == ((scores,), (4 * 8192 * 2048,))
+    assert select.operations(Pass.INPUT_GRADIENT, index, 2) == ()
+    assert select.cached(index) == 128
+    heads = ((1, 64, 8192, 256),) * 3
+    (work,) = Attention(causal=True, best=2048).operations(
+        Pass.FORWARD, (*heads, (1, 1, 8192, 1)), 2
+    )
+    assert work.flops == 2 * 64 * 8192 * 2048 * (256 + 256)
+    # Of fewer keys all are seen.
+    few = ((1, 32, 10, 128), (1, 1, 10, 128), (1, 10, 32))
+    assert select.operations(Pass.FORWARD, few, 2)[-1].writes == (4 * 10 * 10,)

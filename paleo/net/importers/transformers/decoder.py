@@ -101,6 +101,7 @@ class Decoder:
     norm_last: bool = False
     q_norm: str = "q_norm"
     k_norm: str = "k_norm"
+    gated: Said = False
     rotary: Said = "$partial_rotary_factor"
     #: The kinds of the layers' attention, one of `_KEYS`, and which of them have rotary positions.
     kinds: Said = "full_attention"
@@ -178,13 +179,15 @@ class Decoder:
 _KEYS: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "full_attention": lambda c: {},
     "attention": lambda c: {},
+    "linear_attention": lambda c: {},
+    "indexed_attention": lambda c: {},
     "sliding_attention": lambda c: _optional("window", c.optional("sliding_window")),
     "chunked_attention": lambda c: _optional("chunk", c.optional("attention_chunk_size")),
 }
 
 
 #: The fields that a key may say true or false of.
-_FLAGS = ("bias", "out_bias", "mlp_bias", "parallel")
+_FLAGS = ("bias", "out_bias", "mlp_bias", "parallel", "gated")
 
 
 def _optional(key: str, value: int | None) -> dict[str, Any]:
@@ -293,7 +296,7 @@ def attention_of(
             form.q, form.k, form.v, form.out, form.fused, f["bias"], form.k_bias, f["out_bias"],
             f["qk_norm"] if turned or not form.norm_last else "", form.norm_over, form.norm_last,
             form.q_norm, form.k_norm, rotary if turned else 0,
-            tuple(({"causal": True} | same | keys).items()),
+            tuple(({"causal": True} | same | keys).items()), gated=f["gated"],
         )  # fmt: skip
 
     return make

@@ -1,4 +1,4 @@
-"""Language models that see images: Gemma 3 and Llama 4.
+"""Language models that see images: Gemma 3 and Llama 4; of Kimi K2.5 and Qwen3.5 the text alone.
 
 An image becomes some tokens that stand before those of the text. There is one image, of one tile.
 """
@@ -26,15 +26,23 @@ _Image = Callable[[Config, Config, Block, int], tuple[Path, int]]
 
 @dataclass(frozen=True)
 class Multimodal:
-    """A family: `text` is the `model_type` of its language model, whose modules are at `base`."""
+    """A family: `text` is the `model_type` of its language model, whose modules are at `base`.
+
+    Without an `image` only the language model is read, which a note says.
+    """
 
     text: str
     base: str
     head: str
-    image: _Image
-    image_defaults: tuple[tuple[str, Any], ...]
+    image: _Image | None = None
+    image_defaults: tuple[tuple[str, Any], ...] = ()
     heads_of: ClassVar[dict[str, str]] = {"ForConditionalGeneration": "words", "Model": ""}
     usual_head: ClassVar[str] = "words"
+
+    @property
+    def notes(self) -> list[str]:
+        """What is said of what is not read."""
+        return [] if self.image else ["what sees images (vision_config) is left out"]
 
     def write(self, c: Config, root: Block, head: str) -> dict[str, Any]:
         """Write it at the root of a net."""
@@ -43,8 +51,10 @@ class Multimodal:
         if c.has("tie_word_embeddings"):
             tied = c.flag("tie_word_embeddings")
             text = text.with_values(tie_word_embeddings=tied)
-        image = c.inner("vision_config", dict(self.image_defaults))
-        tokens = self.image(c, image, root, text.whole("hidden_size"))
+        tokens = None
+        if self.image:
+            image = c.inner("vision_config", dict(self.image_defaults))
+            tokens = self.image(c, image, root, text.whole("hidden_size"))
         form = replace(family.form, base=self.base, head=self.head)
         dims: dict[str, Any] = form.write(text, root, head, tokens)
         return dims
@@ -127,4 +137,7 @@ MULTIMODAL: Mapping[str, Family] = {
         ),
         {"tie_word_embeddings": False},
     ),
+    "kimi_k25": Family(Multimodal("kimi_k2", "language_model/model", "language_model/lm_head"), {}),
+    "qwen3_5": Family(Multimodal("qwen3_5_text", "model/language_model", "lm_head"), {}),
+    "qwen3_5_moe": Family(Multimodal("qwen3_5_moe_text", "model/language_model", "lm_head"), {}),
 }  # fmt: skip

@@ -103,7 +103,7 @@ class Attention:
     normalizes: "head" the features of a head, "all" those of all, "each" those of a head with
     weights for each head. It stands before rotary positions, or behind with `norm_last`. `rotary`
     are the features that are turned, 0 for none. `keys` are keys of the Attention layer that are
-    not their defaults.
+    not their defaults. Where it is `gated`, the queries' product makes a gate of the output, too.
     """
 
     hidden: int
@@ -128,6 +128,7 @@ class Attention:
     keys: tuple[tuple[str, Any], ...] = ()
     memory: tuple[Path, Length] | None = None
     scores: Path | None = None
+    gated: bool = False
 
     @property
     def query_size(self) -> int:
@@ -147,15 +148,20 @@ class Attention:
             v = part(inner, "v", both, q_size + kv_size, kv_size)
         else:
             k_bias = self.bias if self.k_bias is None else self.k_bias
-            q = linear(inner, self.q, x, q_size, self.bias)
+            q = linear(inner, self.q, x, q_size * (1 + self.gated), self.bias)
             k = linear(inner, self.k, source, kv_size, k_bias)
             v = linear(inner, self.v, source, kv_size, self.bias)
+        gate = part(inner, "gate", q, q_size, q_size) if self.gated else None
+        q = part(inner, "q", q, 0, q_size) if self.gated else q
         q = self._placed(inner, "q", self.q_norm, q, (length, self.num_heads, d))
         k = self._placed(inner, "k", self.k_norm, k, (keys_length, self.num_kv_heads, d))
         v = heads(inner, "v", v, (keys_length, self.num_kv_heads, d))
         biases = () if self.scores is None else (self.scores,)
         found = inner.add("attention", "Attention", q, k, v, *biases, **dict(self.keys))
         merged = together(inner, found, (length, self.query_size))
+        if gate is not None:
+            gate = activation(inner, "gate_weight", gate, "sigmoid")
+            merged = inner.add("gated", "Elementwise", merged, gate, function="product")
         return linear(inner, self.out, merged, self.hidden, self.out_bias)
 
     def _placed(
@@ -183,11 +189,32 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class Indexer:
+    """What chooses the keys that attention sees (transformers, DeepseekV32Indexer)."""
+
+    num_heads: int
+    head_dim: int
+    chosen: int
+
+    def write(self, block: Block, x: Path, latent: Path, length: Length, rotary: int) -> Path:
+        """Write it as a block, of the layer's input and the latent of its queries."""
+        inner, d = block.block("indexer", x), self.head_dim
+        x = inner.entry
+        q = linear(inner, "wq_b", latent, self.num_heads * d, False)
+        q = rotated(inner, "q_rotary", heads(inner, "q", q, (length, self.num_heads, d)), rotary, d)
+        k = norm(inner, "k_norm", linear(inner, "wk", x, d, False), "layer")
+        k = rotated(inner, "k_rotary", heads(inner, "k", k, (length, 1, d)), rotary, d)
+        weights = linear(inner, "weights_proj", x, self.num_heads, False)
+        return inner.add("select", "SelectKeys", q, k, weights, k=self.chosen)
+
+
+@dataclass(frozen=True)
 class LatentAttention:
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1), not absorbed.
 
     Keys and values are made of a latent of `kv_rank` features; a part of each key, `rotary`
-    features, is the same for all heads. `q_rank` is 0 where queries have no latent.
+    features, is the same for all heads. `q_rank` is 0 where queries have no latent. An `indexer`,
+    which reads it, may choose the keys that are seen.
     """
 
     hidden: int
@@ -200,15 +227,19 @@ class LatentAttention:
     bias: bool = False
     keys: tuple[tuple[str, Any], ...] = ()
     name: str = "self_attn"
+    indexer: Indexer | None = None
 
     def write(self, block: Block, x: Path, length: Length) -> Path:
         """Write it as a block."""
         inner = block.block(self.name, x)
+        chosen: tuple[Path, ...] = ()
         x, d, count = inner.entry, self.nope + self.rotary, self.num_heads
         if self.q_rank:
             down = linear(inner, "q_a_proj", x, self.q_rank, self.bias)
             latent = norm(inner, "q_a_layernorm", down, "rms")
             q = linear(inner, "q_b_proj", latent, count * d, False)
+            if self.indexer:
+                chosen = (self.indexer.write(inner, x, latent, length, self.rotary),)
         else:
             q = linear(inner, "q_proj", x, count * d, False)
         q = heads(inner, "q", q, (length, count, d))
@@ -227,7 +258,8 @@ class LatentAttention:
         k = part(inner, "k_nope", kv, 0, self.nope)
         k = inner.add("k", "Concatenate", k, shared)
         v = part(inner, "v", kv, self.nope, self.value_dim)
-        found = inner.add("attention", "Attention", q, k, v, **dict(self.keys))
+        best: dict[str, Any] = {"best": self.indexer.chosen} if self.indexer else {}
+        found = inner.add("attention", "Attention", q, k, v, *chosen, **dict(self.keys), **best)
         merged = together(inner, found, (length, count * self.value_dim))
         return linear(inner, "o_proj", merged, self.hidden, self.bias)
 

@@ -51,7 +51,7 @@ def net_text(data: bytes, target: str, options: ImportOptions, source: str = "")
     mistakes = Mistakes(target)
     root = Block()
     family, c = _family(values, mistakes, options.unknown)
-    notes: list[str] = []
+    notes: list[str] = list(getattr(family.form, "notes", ())) if family else []
     sizes: dict[str, Any] = {}
     if family:
         head = _head(family, c)

@@ -1,4 +1,4 @@
-"""Mixers that scan: Mamba (arXiv:2312.00752) and Mamba-2 (arXiv:2405.21060).
+"""Mixers that scan: Mamba (2312.00752), Mamba-2 (2405.21060), gated delta rule (2412.06464; arXiv).
 
 Letters: D inner features, S numbers of a state, G groups that share B and C.
 """
@@ -110,6 +110,68 @@ class Mamba2:
         inside = block.block("norm_gate", gate)
         x = norm(block, "norm", gated(inside, "silu", inside.entry, x), "rms")
         return linear(block, "out_proj", x, self.hidden, self.bias)
+
+
+@dataclass(frozen=True)
+class GatedDeltaNet:
+    """Qwen3.5's linear attention (transformers, modeling_qwen3_5.py, Qwen3_5GatedDeltaNet)."""
+
+    hidden: int
+    key_heads: int
+    key_dim: int
+    value_heads: int
+    value_dim: int
+    kernel: int
+    function: str
+
+    def write(self, block: Block, x: Path, length: Length) -> Path:
+        """Write it as a block."""
+        block = block.block("linear_attn", x)
+        x, keys, values = (
+            block.entry, self.key_heads * self.key_dim, self.value_heads * self.value_dim,
+        )  # fmt: skip
+        mixed = linear(block, "in_proj_qkv", x, 2 * keys + values, False)
+        mixed = _short(block, mixed, 2 * keys + values, self.kernel, False, self.function)
+        shapes = {
+            "q": (0, keys, self.key_heads, self.key_dim),
+            "k": (keys, keys, self.key_heads, self.key_dim),
+            "v": (2 * keys, values, self.value_heads, self.value_dim),
+        }
+        split = {}
+        for name, (begin, size, *shape) in shapes.items():
+            one = part(block, name, mixed, begin, size)
+            split[name] = block.add(
+                f"{name}_view", "Reshape", one, output_shape=[-1, length, *shape]
+            )
+        gate = linear(block, "in_proj_z", x, values, False)
+        replaced = linear(block, "in_proj_b", x, self.value_heads, False)
+        replaced = activation(block, "replaced", replaced, "sigmoid")
+        decay = linear(block, "in_proj_a", x, self.value_heads, False)
+        x = block.add("delta", "GatedDelta", *split.values(), decay, replaced)
+        x = norm(block, "norm", x, "rms")
+        x = block.add("merge", "Reshape", x, output_shape=[-1, length, values])
+        inside = block.block("norm_gate", gate)
+        return linear(
+            block, "out_proj", gated(inside, self.function, inside.entry, x), self.hidden, False
+        )
+
+
+def gated_delta(c: Config, index: int) -> GatedDeltaNet | None:
+    """Return the mixer of a layer of Qwen3.5, None where that is attention."""
+    kinds = c.listed("layer_types", c.whole("num_hidden_layers"))
+    every = c.whole("full_attention_interval")
+    is_full = (index + 1) % every == 0 if kinds is None else kinds[index] == "full_attention"
+    if index < 0 or is_full:
+        return None
+    heads, groups = c.whole("linear_num_value_heads"), c.whole("linear_num_key_heads")
+    if heads % groups:
+        c.wrong("linear_num_value_heads", f"{heads} cannot be divided among {groups} of keys")
+        groups = heads
+    return GatedDeltaNet(
+        c.whole("hidden_size"), groups, c.whole("linear_key_head_dim"), heads,
+        c.whole("linear_value_head_dim"), c.whole("linear_conv_kernel_dim"),
+        function(c, "$hidden_act"),
+    )  # fmt: skip
 
 
 def mamba(c: Config, index: int) -> Mamba:

@@ -13,8 +13,8 @@ from paleo.net.importers.transformers.config import Config
 from paleo.net.importers.transformers.decoder import Decoder, Experts
 from paleo.net.importers.transformers.families import D_MODEL, LLAMA, QWEN3, QWEN_WINDOW
 from paleo.net.importers.transformers.family import Family, alternating, sizes, sliding
-from paleo.net.importers.transformers.parts import LatentAttention
-from paleo.net.importers.transformers.scans import jamba, mamba, mamba2
+from paleo.net.importers.transformers.parts import Indexer, LatentAttention
+from paleo.net.importers.transformers.scans import gated_delta, jamba, mamba, mamba2
 
 
 def _qwen2_moe_kinds(c: Config) -> Any:
@@ -42,6 +42,15 @@ def _latent(c: Config, index: int) -> LatentAttention:
         c.whole("qk_rope_head_dim"), c.whole("v_head_dim"), c.optional("q_lora_rank") or 0,
         c.whole("kv_lora_rank"), c.flag("attention_bias"), (("causal", True),),
     )  # fmt: skip
+
+
+def _indexed(c: Config, index: int) -> LatentAttention:
+    """Return latent attention to the keys that an indexer of each layer chooses."""
+    for name, same in (("index_topk_freq", 1), ("index_topk_pattern", None)):
+        if c.get(name, same) != same:
+            c.wrong(name, "layers that take the choice of a layer before are not read")
+    indexer = Indexer(*(c.whole(f"index_{key}") for key in ("n_heads", "head_dim", "topk")))
+    return replace(_latent(c, index), indexer=indexer)
 
 
 def _moe_layers(c: Config, index: int) -> bool:
@@ -105,6 +114,15 @@ _GPT_OSS = replace(
         bias=True,
     ),
 )  # fmt: skip
+_MINIMAX_M2 = Decoder(
+    qk_norm=lambda c: "rms" if c.flag("use_qk_norm") else "", norm_over="all",
+    rotary="$rotary_dim",
+    experts=Experts(
+        name="block_sparse_moe", size="intermediate_size", count="num_local_experts",
+        shared=lambda c: c.optional("shared_intermediate_size", 0) or 0,
+    ),
+)  # fmt: skip
+_QWEN3_5 = replace(QWEN3, mixer=gated_delta, gated="$attn_output_gate", kinds="full_attention")
 _DBRX = Decoder(
     base="transformer", embed="wte", layers="blocks", final="norm_f", norm="layer_no_bias",
     before="norm_attn_norm/norm_1", before_feed="norm_attn_norm/norm_2",
@@ -129,6 +147,11 @@ _JAMBA = Decoder(
     ),
 )  # fmt: skip
 
+_QWEN3_5_SIZES: dict[str, Any] = {
+    "head_dim": 256, "attn_output_gate": True, "full_attention_interval": 4,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 32, "partial_rotary_factor": 0.25,
+}  # fmt: skip
 #: How each `model_type` is read.
 SPARSE: Mapping[str, Family] = {
     "mixtral": Family(
@@ -181,6 +204,59 @@ SPARSE: Mapping[str, Family] = {
             qk_rope_head_dim=64, v_head_dim=128, moe_intermediate_size=2048, num_experts_per_tok=8,
         ),
         {"n_routed_experts": ("num_local_experts",)},
+    ),
+    "deepseek_v32": Family(
+        replace(_DEEPSEEK, mixer=_indexed, mlp_bias=False),
+        sizes(
+            129280, 7168, 18432, 61, 128, 163840, first_k_dense_replace=3, kv_lora_rank=512,
+            q_lora_rank=1536, n_routed_experts=256, n_shared_experts=1, qk_nope_head_dim=128,
+            qk_rope_head_dim=64, v_head_dim=128, moe_intermediate_size=2048, num_experts_per_tok=8,
+            index_n_heads=64, index_head_dim=128, index_topk=2048,
+        ),
+        {"n_routed_experts": ("num_local_experts",)},
+    ),
+    "glm_moe_dsa": Family(
+        replace(_DEEPSEEK, mixer=_indexed, mlp_bias=False),
+        sizes(
+            154880, 6144, 12288, 78, 64, 202752, first_k_dense_replace=3, kv_lora_rank=512,
+            q_lora_rank=2048, n_routed_experts=256, n_shared_experts=1, qk_nope_head_dim=192,
+            qk_rope_head_dim=64, v_head_dim=256, moe_intermediate_size=2048, num_experts_per_tok=8,
+            index_n_heads=32, index_head_dim=128, index_topk=2048,
+        ),
+        {"n_routed_experts": ("num_local_experts",)},
+    ),
+    "kimi_k2": Family(
+        replace(_DEEPSEEK, mlp_bias=False),
+        sizes(
+            163840, 7168, 18432, 61, 64, 131072, first_k_dense_replace=1, kv_lora_rank=512,
+            q_lora_rank=1536, n_routed_experts=384, n_shared_experts=1, qk_nope_head_dim=128,
+            qk_rope_head_dim=64, v_head_dim=128, moe_intermediate_size=2048, num_experts_per_tok=8,
+        ),
+    ),
+    "minimax_m2": Family(
+        _MINIMAX_M2,
+        sizes(
+            200064, 3072, 1536, 62, 48, 196608, num_key_value_heads=8, head_dim=128,
+            num_local_experts=256, num_experts_per_tok=8, use_qk_norm=True, rotary_dim=64,
+        ),
+    ),
+    "qwen3_5_text": Family(
+        _QWEN3_5,
+        sizes(248320, 4096, 12288, 32, 16, 262144, num_key_value_heads=4, **_QWEN3_5_SIZES),
+    ),
+    "qwen3_5_moe_text": Family(
+        replace(
+            _QWEN3_5,
+            experts=Experts(
+                shared=lambda c: c.whole("shared_expert_intermediate_size"),
+                shared_gate="shared_expert_gate",
+            ),
+        ),
+        sizes(
+            248320, 2048, None, 40, 16, 262144, num_key_value_heads=2, num_experts=256,
+            num_experts_per_tok=8, moe_intermediate_size=512, shared_expert_intermediate_size=512,
+            **_QWEN3_5_SIZES,
+        ),
     ),
     "gpt_oss": Family(
         _GPT_OSS,
