@@ -16,6 +16,8 @@ from paleo.costs.tiled.backends import Backend
 
 #: Bytes of what comes in and goes out.
 _HALF = 2
+#: Numbers whose scales no checkpoint has.
+_DYNAMIC = "fp8_dynamic"
 #: What finds scales where no program says: one for each row.
 _QUANTIZER = "token_sglang"
 
@@ -42,6 +44,7 @@ QUANTIZATIONS: Mapping[str, Quantization] = {
     "bf16": Quantization("bf16, as it is", "bf16", 2, 2, "bf16"),
     "fp16": Quantization("fp16, as it is", "fp16", 2, 2, "bf16"),
     "fp8": Quantization("fp8, a scale for each row or tensor", "fp8", 1, 1, "fp8"),
+    "fp8_dynamic": Quantization("fp8, scales of inputs found as they come", "fp8", 1, 1, "fp8"),
     "fp8_block": Quantization(
         "fp8, a scale for each block of 128", "fp8", 1, 1 + 4 / 128**2, "fp8_block"
     ),
@@ -79,9 +82,9 @@ def product(
     quantizer, kernel, is_folded = _QUANTIZER, "", False
     if name == "fp8_block":
         quantizer, kernel = "group", "deepgemm" if architecture in DEEPGEMM else ""
-    elif backend is not None and name in backend.products:
-        own = backend.products[name]
+    elif backend is not None and kind.suffix in backend.products:
+        own = backend.products[kind.suffix]
         quantizer, kernel = own.quantizer, own.kernel
-        is_folded = own.is_folded
-    multiply = MatMul(m, n, k, 1, _HALF, dtype=kind.dtype, kernel=kernel)
-    return (multiply,) if is_folded else (Quantize(m, k, 1, quantizer), multiply)
+        is_folded = own.is_folded and name != _DYNAMIC
+    narrow = MatMul(m, n, k, 1, _HALF, dtype=kind.dtype, kernel=kernel)
+    return (narrow,) if is_folded else (Quantize(m, k, 1, quantizer), narrow)

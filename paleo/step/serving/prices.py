@@ -62,7 +62,7 @@ ALL_GATHER, ALL_TO_ALL = "all_gather", "all_to_all"
 #: and 8 us longer for each all-reduce among 2, 4 and 8 devices than its kernels by themselves.)
 _DRIFT = 3.5e-6
 #: How unequal experts are chosen: the shape of a gamma distribution of their shares.
-_SHAPE = 2.0
+_SHAPE = 1.0
 #: Bytes of a number that is sampled from.
 SINGLE = 4
 
@@ -246,7 +246,8 @@ class StepPrices:
         is_folded = self.kernels.folds_norms and self.degrees.of_attention > 1
         if not (is_folded and isinstance(row.of, Streams) and row.of.adds):
             return 1
-        return where(HALF * self.program.hidden * tokens < PUSHED.limit, 0, 1)
+        left: Quantity = where(HALF * self.program.hidden * tokens < PUSHED.limit, 0, 1)
+        return left
 
     def _priced(self, made: Sequence[tuple[str, tuple[Operation, ...], Quantity]]) -> Parts:
         operations = [each for _, own, _ in made for each in own]
