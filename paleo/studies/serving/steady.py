@@ -25,12 +25,15 @@ Numbers may be arrays, of many deployments; then so are the seconds of a step.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, ceil_div, maximum, minimum, where
 from paleo.step.serving.engine import Engine
 from paleo.step.serving.scheduling import Scheduling
+from paleo.studies.serving.loads import Load
+from paleo.studies.serving.server import Party
 
 #: Rounds in which the number of decodes in a step with prompts is found.
 _ROUNDS = 4
@@ -47,17 +50,11 @@ _ROUNDING = 1e-9
 class StepSeconds(Protocol):
     """The seconds of a step in which all prompts are alike: numbers, or arrays of many."""
 
-    def __call__(
-        self,
-        prompts: Quantity,
-        tokens: Quantity,
-        past: Quantity,
-        decodes: Quantity,
-        context: Quantity,
-    ) -> Any:
-        """Return the seconds of a step: of `prompts` parts (0: none), each with `tokens` to compute
-        and `past` before them, and `decodes` whose caches hold `context` tokens together.
-        None of them has to be whole.
+    def __call__(self, prompts: Any, tokens: Any, past: Any, decodes: Any, context: Any) -> Any:
+        """Return the seconds of a step; none of the numbers has to be whole.
+
+        It has `prompts` parts (perhaps 0) of prompts, each with `tokens` to compute and `past`
+        before them, and `decodes`, whose caches hold `context` tokens together.
         """
 
 
@@ -67,33 +64,49 @@ def step_of(engine: Engine) -> StepSeconds:
     Between whole numbers of prompts they are linear, as are those of one prompt below one.
     """
 
-    def seconds(
-        prompts: Quantity, tokens: Quantity, past: Quantity, decodes: Quantity, context: Quantity
-    ) -> float:
-        whole, rest = divmod(prompts, 1)
+    def seconds(prompts: Any, tokens: Any, past: Any, decodes: Any, context: Any) -> float:
+        whole = int(prompts + _ROUNDING)
+        rest = prompts - whole
         part = max(1, round(tokens)), round(past)
-        places, cache = round(decodes), round(context)
-        if rest < 1e-6 or rest > 1 - 1e-6:
-            return _of(engine, [part] * round(prompts), places, cache)
-        low = _of(engine, [part] * int(whole), places, cache)
-        high = _of(engine, [part] * int(whole + 1), places, cache)
-        return low + rest * (high - low)
+        low: float = _of(engine, [part] * whole, decodes, context)
+        if rest <= _ROUNDING:
+            return low
+        high = _of(engine, [part] * (whole + 1), decodes, context)
+        return float(low + rest * (high - low))
 
     return seconds
 
 
-def _of(engine: Engine, chunks: Sequence[tuple[int, int]], decodes: int, context: int) -> float:
-    cache = context if decodes else 0
-    return engine.seconds(chunks, decodes, cache) if chunks or decodes else 0.0
+def _of(engine: Engine, chunks: Sequence[tuple[int, int]], decodes: Any, context: Any) -> float:
+    places = round(decodes)
+    if not places:
+        return engine.seconds(chunks, 0, 0) if chunks else 0.0
+    return engine.seconds(chunks, places, round(context * places / decodes))
 
 
 @dataclass(frozen=True)
 class Lot:
-    """Requests that are alike: tokens of prompt and output, and those of the prompt in the cache."""
+    """Requests that are alike, in tokens; `cached` are those of the prompt that have a cache.
+
+    Of requests that are not, they are means, and `longer` says how many more tokens are in the
+    caches of those that decode, since the longer ones decode longer.
+    """
 
     prompt: Quantity
     output: Quantity
     cached: Quantity = 0
+    longer: Quantity = 0
+
+    @classmethod
+    def of(cls, load: Load) -> Lot:
+        """Return the mean of the requests of a load."""
+        prompt, output, cached = (
+            float(array.mean()) for array in (load.prompt, load.output, load.cached)
+        )
+        steps = load.output - 1
+        held = float((steps * (load.prompt + (steps - 1) / 2)).sum()) / max(int(steps.sum()), 1)
+        lot = cls(prompt, output, cached)
+        return replace(lot, longer=max(held - lot.context, 0.0))
 
     @property
     def computed(self) -> Quantity:
@@ -108,15 +121,15 @@ class Lot:
     @property
     def context(self) -> Quantity:
         """Tokens in the cache of a request that decodes, on average over its steps."""
-        return self.prompt + maximum(self.decodes - 1, 0) / 2
+        return self.prompt + maximum(self.decodes - 1, 0) / 2 + self.longer
 
 
 @dataclass(frozen=True)
 class Steady:
     """Means over requests of a load, in seconds, and how many are served.
 
-    `queued` is the part of `ttft` before a request is let in. `running` are let in at once, of
-    which `decodes` decode in a step without prompts.
+    `queued` is the part of `ttft` before a request is let in; `running` are let in at once. Where
+    servers would preempt requests (`preempts`), all of this is too good, and a simulation knows.
     """
 
     ttft: Any
@@ -125,6 +138,7 @@ class Steady:
     requests_per_s: Any
     running: Any
     output: Quantity
+    preempts: Any = False
 
     @property
     def latency(self) -> Any:
@@ -155,46 +169,74 @@ class _Cycle:
     ragged: Any
 
 
-def slots(lot: Lot, scheduling: Scheduling, capacity: int | None) -> Any:
-    """Return how many requests run at once at most: places, and what the cache has room for."""
-    if capacity is None:
-        return scheduling.max_requests
-    block = scheduling.block
-    room = capacity // block - int(scheduling.watermark * (capacity // block))
-    share = 1.0 if scheduling.is_static else scheduling.reserve
-    # Without a reserve, requests are let in as long as prompts fit: on average, half of what they
-    # will have made is there.
-    tokens = lot.prompt + lot.decodes * (1 + share) / 2
-    return maximum(1, minimum(scheduling.max_requests, room // ceil_div(tokens, block)))
+@dataclass(frozen=True)
+class Servers:
+    """`replicas` servers that are alike, by the seconds of their steps. `capacity` is in tokens."""
+
+    step: StepSeconds
+    scheduling: Scheduling = Scheduling()
+    capacity: Any = None
+    replicas: Quantity = 1
+
+    @classmethod
+    def of(cls, party: Party) -> Servers:
+        """Return those of a party of the simulation."""
+        engine = party.engine
+        return cls(step_of(engine), party.scheduling, engine.capacity, party.replicas)
+
+    def slots(self, lot: Lot) -> Any:
+        """Return how many requests run at once on a server: places, and room in the cache.
+
+        Without a reserve, requests are let in as long as prompts fit: on average, half of what they
+        will have made is there. They preempt one another then, which no closed form knows.
+        """
+        places = self.scheduling.max_requests
+        if self.capacity is None:
+            return places
+        block = self.scheduling.block
+        room = (1 - self.scheduling.watermark) * (self.capacity // block) // 1
+        share = 1.0 if self.scheduling.is_static else self.scheduling.reserve
+        tokens = lot.prompt + lot.decodes * (1 + share) / 2
+        return maximum(1, minimum(places, room // ceil_div(tokens, block)))
+
+    def preempts(self, clients: Any, lot: Lot) -> Any:
+        """Tell whether so many clients of a server have caches that it has no room for in the end.
+
+        Then requests are preempted, and a simulation is to be asked instead.
+        """
+        if self.capacity is None or self.scheduling.is_static or self.scheduling.reserve == 1:
+            return False
+        running = minimum(clients, self.scheduling.max_requests)
+        block = self.scheduling.block
+        return running * ceil_div(lot.prompt + lot.decodes, block) > self.capacity // block
 
 
 def closed(
-    step: StepSeconds,
-    concurrency: Quantity,
-    lot: Lot,
-    scheduling: Scheduling,
-    capacity: int | None = None,
-    *,
-    requests: Quantity | None = None,
+    servers: Servers, concurrency: Quantity, lot: Lot, *, requests: Quantity | None = None
 ) -> Steady:
-    """Return the means of a closed load of so many clients on one server.
+    """Return the means of a closed load of so many clients.
 
     Without `requests` they are of steady state. Else they are of all of so many requests, of which
     the first come at once and the last have no others behind: what benchmarks print.
     """
-    running = minimum(concurrency, slots(lot, scheduling, capacity))
+    step, scheduling = servers.step, servers.scheduling
+    clients = maximum(concurrency / servers.replicas, 1)
+    busy = concurrency / clients
+    running = minimum(clients, servers.slots(lot))
     cycle = (_mixed if scheduling.is_mixed else _alone)(step, running, lot, scheduling)
     rate = cycle.running / cycle.seconds
-    queued = (concurrency - cycle.running) / rate
+    queued = (clients - cycle.running) / rate
     ttft, tpot = cycle.first, cycle.between
     if requests is not None:
         # Of those that come at once, each waits for those before it; later ones for all others.
         share = minimum(concurrency / requests, 1)
         ttft = share * cycle.burst + (1 - share) * ttft
         tpot = share * cycle.last + (1 - share) * tpot
-        queued = queued * (1 - share * (1 + cycle.running / concurrency) / 2)
-        rate = requests / (requests / rate + cycle.ragged)
-    return Steady(ttft + queued, tpot, queued, rate, cycle.running, lot.output)
+        queued = queued * (1 - share * (1 + cycle.running / clients) / 2)
+        rate = rate / (1 + cycle.ragged * rate * busy / requests)
+    preempts = servers.preempts(clients, lot)
+    running = cycle.running * busy
+    return Steady(ttft + queued, tpot, queued, rate * busy, running, lot.output, preempts)
 
 
 def _part(lot: Lot, room: Any) -> tuple[Any, Any]:
@@ -264,7 +306,7 @@ def _mixed(step: StepSeconds, running: Any, lot: Lot, scheduling: Scheduling) ->
     parts = minimum(room / tokens, running)
     window = running * computed / (parts * tokens)
     burst = step(parts, tokens, past, early, early * lot.prompt)
-    burst = burst * _mean_end(running, computed / room)
+    burst = burst * mean_end(running, computed / room)
     # They come again as closely, but then there are decodes, too.
     burst = burst + where(full, 0, maximum(steps - window, 0) / 2 * in_prompts)
     last = between - ((prompts - first) / steps - without) * waits / (2 * several)
@@ -280,7 +322,16 @@ def _mixed(step: StepSeconds, running: Any, lot: Lot, scheduling: Scheduling) ->
     )
 
 
-def _mean_end(running: Any, length: Any) -> Any:
+def saturation(servers: Servers, lot: Lot) -> Any:
+    """Return the requests a second that servers serve if there are always some that wait.
+
+    It is what an open load may have at most: of more, more and more wait.
+    """
+    slots = servers.slots(lot) * servers.replicas
+    return closed(servers, slots, lot).requests_per_s
+
+
+def mean_end(running: Any, length: Any) -> Any:
     """Return after how many full steps prompts that take `length` of one end, on average.
 
     The last step has only what is left: running * length steps are enough.
@@ -300,10 +351,8 @@ def _mean_end(running: Any, length: Any) -> Any:
 def _alone(step: StepSeconds, running: Any, lot: Lot, scheduling: Scheduling) -> _Cycle:
     """Return the cycle where prompts go in steps of their own, before decodes."""
     budget, computed = scheduling.token_budget, lot.computed
-    if scheduling.chunked:
-        room = budget
-    else:  # whole prompts
-        room = maximum(budget // computed, 1) * computed
+    whole = maximum(budget // computed, 1) * computed
+    room = budget if scheduling.chunked else whole
     tokens, past = _part(lot, room)
     full = step(room / tokens, tokens, past, 0, 0)
     total = running * computed
@@ -311,7 +360,7 @@ def _alone(step: StepSeconds, running: Any, lot: Lot, scheduling: Scheduling) ->
     tokens = minimum(computed, maximum(rest, 1))
     window = total // room * full + step(rest / tokens, tokens, past, 0, 0)
     decode = step(0, 1, 0, running, running * lot.context)
-    first = where(rest == total, window, full * _mean_end(running, computed / room))
+    first = where(rest == total, window, full * mean_end(running, computed / room))
     between = (window - first + lot.decodes * decode) / maximum(lot.decodes, 1)
     return _Cycle(
         running=running,
