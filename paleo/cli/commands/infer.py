@@ -23,7 +23,7 @@ from paleo.studies.serving.settings import DEFAULT_DEVICE, OF_OTHERS, InferSetti
 _SETTINGS = declared(InferSettings)
 #: Those that other nets have as well.
 _BOTH = ("cluster", "device", "network", "cost_model", "dtype", "price", "prices", "power")
-_DEGREES = ("tp", "pp", "ep", "attention_dp", "prefill", "decode")
+_DEGREES = ("tp", "pp", "cp", "ep", "attention_dp", "prefill", "decode")
 _OF_PREFILL = ("prefill_tp", "prefill_ep", "prefill_attention_dp")
 _SERVER = ("server", "batching", "token_budget", "max_requests", "eager")
 _LOAD = ("length_cv", "concurrency", "rate", "cv")

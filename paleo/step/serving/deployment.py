@@ -188,7 +188,7 @@ class Deployment:
         added = maximum(prompts.tokens / groups, prompts.longest)
         if self.prices.program.encoded:  # its prompts have one token to begin with
             added = prompts.count / groups
-        tokens = running * new + added / stages
+        tokens = running * new + added / (stages * degrees.cp)
         device = tables.rows.at(tokens) + prompts.attention / share
         device = device + tables.scores.at(running * new + prompts.count / share)
         device = device + tables.steps.at(running, keys + new)
@@ -225,7 +225,8 @@ class Deployment:
         """Return the parts of a step that computes a prompt alone."""
         prices = self.prices
         tokens = 1 if prices.program.encoded else prompt
-        return prices.rows(tokens) + prices.scores(1) + prices.prompts(1, prompt, prompt + before)
+        share = -(-tokens // prices.degrees.cp)
+        return prices.rows(share) + prices.scores(1) + prices.prompts(1, prompt, prompt + before)
 
     def decode(self, requests: float, keys: float) -> Parts:
         """Return the parts of a step of so many requests, each with so many keys."""
@@ -260,7 +261,7 @@ class Deployment:
         assert capacity is not None
 
         def of_request(length: Quantity) -> Quantity:
-            return cache_bytes(prices, length, server.block) / stages
+            return cache_bytes(prices, length, server.block) / (stages * prices.degrees.cp)
 
         held = reserved or activations
         return Memory(weights, held, float(room), float(capacity), server.block, of_request)

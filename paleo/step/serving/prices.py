@@ -91,7 +91,8 @@ class Parts(NamedTuple):
 class Degrees:
     """Over how many devices one copy of a net is spread, and how.
 
-    `tp` devices share each layer, `pp` the layers. Of those that share layers, `attention_dp`
+    `tp` devices share each layer, `pp` the layers, `cp` the positions of a request: each has a part
+    of its cache, and of its prompt. Of those that share layers, `attention_dp`
     groups have different requests, each a copy of all but the experts; of these devices `ep` have
     different experts, and tp / ep share each.
     """
@@ -100,6 +101,7 @@ class Degrees:
     pp: int = 1
     ep: int = 1
     attention_dp: int = 1
+    cp: int = 1
 
     @property
     def of_attention(self) -> int:
@@ -108,7 +110,7 @@ class Degrees:
 
     @property
     def devices(self) -> int:
-        return self.tp * self.pp
+        return self.tp * self.pp * self.cp
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,12 @@ class StepPrices:
             (ATTENTION, self._mixed(mixer, requests, new, keys, is_step=True), count)
             for mixer, count in self.program.mixers
         ]
-        return self._priced(made)
+        found = self._priced(made)
+        if self.degrees.cp == 1:
+            return found
+        # Each device has found a part of every sum of values, in halves.
+        sent = HALF * requests * new * self._summed
+        return found + self._shared(sent, Collecting.ALL_REDUCE)
 
     def prompts(self, requests: Quantity, new: Quantity, keys: Quantity) -> Parts:
         """Return attention of prompts, of whose keys so many are `new`, each with a query.
@@ -237,7 +244,35 @@ class StepPrices:
         ]
         is_first = where(keys == new, 1, 0)
         fixed = [(ENCODER, own(requests), count * is_first) for own, count in self.program.fixed]
-        return self._priced([*made, *fixed])
+        found = self._priced([*made, *fixed])
+        ways = self.degrees.cp
+        if ways == 1:
+            return found
+        # Devices have early and late queries alike, and keys pass all of them while they compute.
+        found = found.times_of(1 / ways)
+        exchange = self._shared(HALF * requests * keys * self._passed, Collecting.ALL_GATHER)
+        hidden = found.times[ATTENTION].total
+        seconds = maximum(exchange.seconds - hidden, 0.0)
+        return found + Parts({EXCHANGE: Time(overhead=seconds, total=seconds)})
+
+    @functools.cached_property
+    def _summed(self) -> int:
+        """Numbers of a token that attention of all layers makes on a device."""
+        attentions = [(each.node, n) for each, n in self.program.mixers if each.is_attention]
+        return sum(n * int(node.output[1] * node.output[-1]) for node, n in attentions)
+
+    @functools.cached_property
+    def _passed(self) -> int:
+        """Numbers that the devices of a request keep of a position."""
+        return sum(count * mixer.cached for mixer, count in self.program.mixers)
+
+    def _shared(self, num_bytes: Quantity, operation: Collecting) -> Parts:
+        """Return what devices that share positions exchange of so many bytes of all layers."""
+        assert self.cluster is not None
+        layers = sum(count for mixer, count in self.program.mixers if mixer.is_attention)
+        group = self.cluster.group(self.degrees.cp, self.degrees.tp)
+        seconds = layers * self._sending(group, num_bytes / layers, operation)
+        return Parts({EXCHANGE: Time(overhead=seconds, total=seconds)})
 
     # How they are priced.
 
@@ -305,6 +340,8 @@ class StepPrices:
         if not mixer.is_attention:
             return self._scanned(mixer, requests, new, is_step=is_step)
         heads = int(mixer.node.inputs[0][1])
+        if is_step:  # of the keys that this device has
+            keys = maximum(keys / self.degrees.cp, new) if self.degrees.cp > 1 else keys
         if mixer.span:
             return self._plain(mixer, requests, new, mixer.span, is_step)
         keys = maximum(keys - self.program.encoded, new)
@@ -441,7 +478,7 @@ class StepPrices:
     @functools.cached_property
     def _neighbours(self) -> Group:
         assert self.cluster is not None
-        return self.cluster.group(2, self.degrees.tp)
+        return self.cluster.group(2, self.degrees.tp * self.degrees.cp)
 
     def _message(self, message: Message, tokens: Quantity) -> Quantity:
         """Return the seconds of a message of so many tokens."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from paleo.cluster.frameworks import FRAMEWORKS
@@ -32,7 +33,7 @@ from paleo.studies.training import rates_of
 #: No copy of a model is on more devices.
 _MOST_DEVICES = 1024
 #: The settings by which devices share a copy of a model, in the order in which they are said.
-_DEGREES = ("tp", "pp", "ep", "attention_dp")
+_DEGREES = ("tp", "pp", "cp", "ep", "attention_dp")
 #: The same of devices that compute prompts alone.
 OF_PREFILL = ("prefill_tp", "prefill_ep", "prefill_attention_dp")
 
@@ -190,39 +191,45 @@ def check_peak(plan: Plan, name: str) -> None:
 
 def _degrees(own: Mapping[str, Any], devices: int, make: Any, name: str) -> tuple[Degrees, bool]:
     """Return how so many devices share copies, and whether tp was chosen; raises SettingError."""
-    pp, ep, groups = own["pp"], own["ep"], own["attention_dp"]
+    pp, cp, ep, groups = (own[key] for key in _DEGREES[1:])
     if own["tp"] is None and ep == groups == 1:
-        return _smallest(devices, pp, make), devices > 1
+        return _smallest(devices, Degrees(1, pp, cp=cp), make, name), devices > pp * cp
     tp = own["tp"] or max(ep, groups)
-    degrees = checked_degrees(tp, pp, ep, groups)
-    if devices % (tp * pp):
-        ways = f"tp {tp}" + f" x pp {pp}" * (pp > 1)
-        raise SettingError(f"{name}: {devices} devices do not divide by {ways}")
+    degrees = checked_degrees(tp, pp, ep, groups, cp)
+    _check_devices(devices, degrees, name)
     return degrees, False
 
 
-def checked_degrees(tp: int, pp: int, ep: int, groups: int) -> Degrees:
+def _check_devices(devices: int, degrees: Degrees, name: str) -> None:
+    """Raise SettingError where so many devices are no whole copies."""
+    if devices % degrees.devices:
+        ways = [f"{key} {getattr(degrees, key)}" for key in ("tp", "pp", "cp")]
+        said = " x ".join([ways[0], *(way for way in ways[1:] if not way.endswith(" 1"))])
+        raise SettingError(f"{name}: {devices} devices do not divide by {said}")
+
+
+def checked_degrees(tp: int, pp: int, ep: int, groups: int, cp: int = 1) -> Degrees:
     """Return how devices share a copy; raises SettingError where degrees do not go together."""
     if tp % groups:
         raise SettingError(f"attention_dp: {groups} groups do not divide tp {tp}")
     if tp % ep:
         raise SettingError(f"ep: {ep} devices of experts do not divide tp {tp}")
-    return Degrees(tp, pp, ep, groups)
+    return Degrees(tp, pp, ep, groups, cp)
 
 
-def _smallest(devices: int, pp: int, make: Any) -> Degrees:
+def _smallest(devices: int, one: Degrees, make: Any, name: str) -> Degrees:
     """Return the fewest devices, a power of two, that hold the model, or all of them."""
-    if devices % pp:
-        raise SettingError(f"num_workers: {devices} devices do not divide by pp {pp}")
-    tp, found = 1, Degrees(1, pp)
-    while devices % (tp * pp) == 0 and tp <= _MOST_DEVICES:
+    _check_devices(devices, one, name)
+    tp, found = 1, one
+    while devices % (tp * one.devices) == 0 and tp <= _MOST_DEVICES:
+        degrees = replace(one, tp=tp)
         try:
-            deployment: Deployment = make(Degrees(tp, pp))
+            deployment: Deployment = make(degrees)
         except SettingError:
             if tp == 1:
                 raise
             break
-        found = Degrees(tp, pp)
+        found = degrees
         if deployment.memory.most_requests(deployment.length) >= 1:
             break
         tp *= 2
@@ -327,7 +334,7 @@ def what_would_fit(one: Asked, length: int) -> Iterator[Missing]:
     for tp in itertools.takewhile(
         lambda n: n <= 64, (prices.degrees.tp * 2**i for i in range(1, 7))
     ):
-        degrees = Degrees(tp, prices.degrees.pp, prices.degrees.ep, prices.degrees.attention_dp)
+        degrees = replace(prices.degrees, tp=tp)
         try:
             if _fits(one, prices.kernels, degrees, length):
                 yield Missing("tp", str(tp))

@@ -153,6 +153,9 @@ class InferSettings(TypedDict, total=False):
         ),
     ]
     pp: Annotated[int, _whole("pp", "Stages of layers of one copy.", 1)]
+    cp: Annotated[
+        int, _whole("cp", "Devices that share the positions of a request, and its cache.", 1)
+    ]
     ep: Annotated[int, _whole("ep", "Devices among those of --tp that have different experts.", 1)]
     attention_dp: Annotated[
         int,

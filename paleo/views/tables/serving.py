@@ -19,7 +19,7 @@ from paleo.views.table import Column, Table, plain
 
 _SETTINGS = (
     *("net", "device", "cluster", "server", "dtype", "experts_dtype", "kv_dtype", "num_workers"),
-    *("tp", "pp", "ep", "attention_dp", "copies", "prefill", "decode"),
+    *("tp", "pp", "cp", "ep", "attention_dp", "copies", "prefill", "decode"),
 )
 _SPREAD = ("p50", "p90", "p95", "p99")
 #: Rows of a table of parts for people, below which nothing is worth a line.
@@ -94,7 +94,9 @@ def _how(one: Asked) -> str:
     """Return by which server, on how many devices, and how these share copies."""
     said = one.settings
     ways = [
-        f"{name.replace('_', ' ')} {said[name]}" for name in ("tp", "pp", "ep") if said[name] > 1
+        f"{name.replace('_', ' ')} {said[name]}"
+        for name in ("tp", "pp", "cp", "ep")
+        if said[name] > 1
     ]
     if said["attention_dp"] > 1:
         ways.append(f"{said['attention_dp']} groups of attention")

@@ -318,3 +318,16 @@ def test_an_image_is_in_the_cache_and_in_the_first_token() -> None:
     assert found.decode is not None
     assert found.prefill.parts["encoder"] > 0
     assert not found.decode.parts.get("encoder")
+
+
+def test_devices_may_share_the_positions_of_a_request() -> None:
+    where = {"device": None, "cluster": "dgx_h100", "concurrency": 1, "prompt": 7936}
+    alone, shared = (one("llama3_8b", workers=n, cp=n, tp=1, **where) for n in (1, 4))
+    assert shared.memory.of_request(1600) == alone.memory.of_request(1600) / 4
+    assert alone.prefill is not None
+    assert shared.prefill is not None
+    # Products and attention of a quarter of the prompt each.
+    parts = [found.parts for found in (alone.prefill, shared.prefill)]
+    assert parts[1]["attention"] == pytest.approx(parts[0]["attention"] / 4)
+    assert parts[1]["products"] < parts[0]["products"] / 3
+    assert shared.asked.copies == 1
