@@ -175,6 +175,12 @@ def _stacked(sizes: tuple[Any, ...], shape: tuple[int, ...]) -> Quantity:
     return np.array(sizes)
 
 
+def _has_loads(operation: Operation) -> bool:
+    """Tell whether a grouped product says the rows of its groups by arrays, which make no form."""
+    loads = operation.loads if isinstance(operation, GroupedMatMul) else ()
+    return any(is_array(size) for load in loads for size in load)
+
+
 def _apart(operation: Operation, decides: Decides | None) -> _Apart:
     kind = type(operation)
     form: Any
@@ -192,7 +198,7 @@ def _apart(operation: Operation, decides: Decides | None) -> _Apart:
         parts = [_apart(each, decides) for each in (operation.head, *operation.tail)]
         sizes = tuple(size for each in parts for size in each.sizes)
         return _Apart(operation, (kind, *(each.form for each in parts)), sizes)
-    if kind not in _KINDS:
+    if kind not in _KINDS or _has_loads(operation):
         return _Apart(operation, identity(operation))
     form = (kind, _KINDS[kind].get_form(operation))
     return _Apart(operation, form, _KINDS[kind].get_sizes(operation))

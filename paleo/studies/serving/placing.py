@@ -17,6 +17,7 @@ from paleo.costs.tiled.backends import BACKENDS
 from paleo.costs.tiled.quantizations import QUANTIZATIONS
 from paleo.net.division import divided
 from paleo.net.graph import cached_for_net
+from paleo.net.heads import with_repeated_heads
 from paleo.net.lengths import DECODER_SEQ, SEQ, positions_of
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
@@ -290,7 +291,7 @@ def moving_of(plan: Plan, prefill: Deployment) -> Callable[[Quantity], Quantity]
 
 def _program(spec: NetSpec, tp: int) -> Program:
     short = cached_for_net(_shortened, spec) or Shortened(spec)
-    return read_program(divided(short.net, tp), short.like)
+    return read_program(divided(with_repeated_heads(short.net, tp), tp), short.like)
 
 
 def _shortened(spec: NetSpec) -> Shortened | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from paleo.costs.error_bands import MOST_DIGITS, Band
 from paleo.studies.serving.answers import Asked, Serving
+from paleo.studies.training import ENERGY_BOUND
 from paleo.views.answers.base import (
     NO_BAND,
     device_named,
@@ -127,7 +128,10 @@ def notes_of(found: Sequence[Serving]) -> list[str]:
     """Return what there is to know of the answers, each once."""
     notes: dict[str, None] = {}
     for one in dict.fromkeys(each.asked for each in found):
-        notes |= dict.fromkeys((*one.notes, *one.rates.notes))
+        # Energy is in no column but one that is asked for.
+        notes |= dict.fromkeys(
+            each for each in (*one.notes, *one.rates.notes) if each != ENERGY_BOUND
+        )
     if not any(each.asked.band for each in found):
         notes[NO_BAND] = None
     if any(each.served and each.served.preemptions for each in found):
