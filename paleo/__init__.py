@@ -15,9 +15,10 @@ Clusters    `find_device`, `device_names`, `Device`, its `Price`, `prices` of al
 Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`
 Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `memory` (with
             `OPTIMIZERS`), `collectives`, `timeline`, as the commands of these names answer them;
-            `footprint`, `largest_batch`; `plans` has every way to share a net among devices and
-            `sweep` every combination of settings, as arrays, `best_plans` (the command `plan`) the
-            best ways to train or run one; `infer` says how a language model answers on a server;
+            `footprint`, `largest_batch`; `plans` has every way to share a net among devices,
+            `deployments` every way to serve one and `sweep` every combination of settings, as
+            arrays, `best_plans` (the command `plan`) the best ways to train, run or serve one;
+            `infer` says how a language model answers on a server;
             `search` finds the best net of a design space. Those of a net take settings, or a
             `Scenario`, which `scenario` finds and checks: a net on a cluster under a `Plan`
 Pieces      `estimate_forward`, `estimate_backward`, `estimate_update` and
@@ -93,6 +94,7 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.studies.plans import plans as plans
     from paleo.studies.prices import prices as prices
     from paleo.studies.search import search as search
+    from paleo.studies.serving.deployments import deployments as deployments
     from paleo.studies.serving.infer import infer as infer
     from paleo.studies.simulate import simulate as simulate
     from paleo.studies.summary import summarize as summarize
@@ -151,6 +153,7 @@ _PLACES = {
     "paleo.studies.plans": ("plans",),
     "paleo.studies.prices": ("prices",),
     "paleo.studies.search": ("search",),
+    "paleo.studies.serving.deployments": ("deployments",),
     "paleo.studies.serving.infer": ("infer",),
     "paleo.studies.simulate": ("simulate",),
     "paleo.studies.summary": ("summarize",),

@@ -15,7 +15,16 @@ from paleo.step.plan import Plan
 from paleo.step.scenario import SimulateSettings, asked
 from paleo.step.settings import found_settings
 from paleo.studies.serving.answers import Asked, Phase, Serving
-from paleo.studies.serving.loads import Fixed, Lengths, Load, Lognormal, closed_load, open_load
+from paleo.studies.serving.loads import (
+    CONCURRENCY,
+    FOR_EACH,
+    Fixed,
+    Lengths,
+    Load,
+    Lognormal,
+    closed_load,
+    open_load,
+)
 from paleo.studies.serving.placing import (
     OF_PREFILL,
     Model,
@@ -30,10 +39,8 @@ from paleo.studies.serving.server import Party
 from paleo.studies.serving.settings import DEFAULT_DEVICE, OF_OTHERS, InferSettings
 from paleo.studies.serving.traces import read_trace
 
-#: What is asked where nobody says: requests at a time.
-_CONCURRENCY = (1, 8, 32, 128)
-#: Requests that are simulated for each at a time, and at a rate.
-_FOR_EACH, _AT_RATE = 10, 1000
+#: Requests that are simulated at a rate.
+_AT_RATE = 1000
 
 
 def infer(nets: NetLike | Iterable[NetLike], **settings: Unpack[InferSettings]) -> Results[Serving]:
@@ -141,8 +148,8 @@ def _loads(found: Mapping[str, Any]) -> list[tuple[int | None, float | None, Loa
             for rate in found["rate"]
         ]
     return [
-        (each, None, closed_load(each, found["requests"] or _FOR_EACH * each, *lengths, **how))
-        for each in found["concurrency"] or _CONCURRENCY
+        (each, None, closed_load(each, found["requests"] or FOR_EACH * each, *lengths, **how))
+        for each in found["concurrency"] or CONCURRENCY
     ]
 
 

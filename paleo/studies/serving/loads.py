@@ -31,6 +31,10 @@ class Lengths(Protocol):
         """Return so many lengths of at least 1, as int64, from a NumPy generator."""
 
 
+#: Requests at a time where nobody says, and how many are sent in all for each of them.
+CONCURRENCY, FOR_EACH = (1, 8, 32, 128), 10
+
+
 @dataclass(frozen=True)
 class Fixed:
     """All have as many tokens."""

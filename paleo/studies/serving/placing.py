@@ -100,7 +100,7 @@ def placed(
     budget = found["token_budget"] or server.limits_on(device).tokens
     make = functools.partial(
         _deployment, spec.alone, plan, kernels, server=server, length=longest, token_budget=budget,
-        graphs=not found["eager"], drafts=functools.partial(_drafts, found, plan, kernels),
+        graphs=not found["eager"], drafts=functools.partial(drafts_of, found, plan, kernels),
     )  # fmt: skip
     workers, notes = found["workers"], []
     prefill, prefill_copies = None, 0
@@ -300,7 +300,7 @@ def _shortened(spec: NetSpec) -> Shortened | None:
     return short if short.like else None
 
 
-def _drafts(found: Mapping[str, Any], plan: Plan, kernels: Kernels, degrees: Degrees) -> Drafts:
+def drafts_of(found: Mapping[str, Any], plan: Plan, kernels: Kernels, degrees: Degrees) -> Drafts:
     """Return what drafts, on the same devices."""
     if not found["drafts"]:
         return NO_DRAFTS

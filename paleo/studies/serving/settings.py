@@ -16,7 +16,7 @@ from paleo.core.tensor import DTYPES
 from paleo.core.units import parse
 from paleo.costs.tiled.quantizations import QUANTIZATIONS
 from paleo.net.importers import ImportOptions
-from paleo.step.declarations import Setting, choice, declared, listing, name_in
+from paleo.step.declarations import Setting, choice, declared, listing
 from paleo.step.mesh_settings import MeshSettings
 from paleo.step.settings import BATCH_SIZE, COST_MODEL, FRAMEWORK, DeviceLike, GridSettings
 from paleo.studies.training import PowerSettings, TrainingSettings
@@ -97,7 +97,7 @@ _TYPES = {**QUANTIZATIONS, **dict.fromkeys(DTYPES)}
 
 DTYPE = Setting(
     default=None,
-    check=lambda value: None if value is None else name_in(_TYPES)(value),
+    check=lambda value: None if value is None else choice("dtype", tuple(_TYPES))(value),
     help="Numbers in which products multiply. bf16 and fp16 are as they are; fp8, fp8_block, nvfp4 "
     "and int8 have weights and activations of fewer bits, int4, mxfp4 and GGUF's q8_0 and q4_k_m "
     "weights alone.",
@@ -136,7 +136,7 @@ class InferSettings(TypedDict, total=False):
         str | None,
         Setting(
             default=None,
-            check=lambda value: None if value is None else name_in(CACHES)(value),
+            check=lambda value: None if value is None else choice("kv_dtype", tuple(CACHES))(value),
             help="Numbers of keys and values in the cache.",
             choices=lambda: CACHES,
             shown_default="2 bytes each",
