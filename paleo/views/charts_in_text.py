@@ -21,6 +21,8 @@ _ASCII = ("#=-+%", ".", "")
 _BROKEN = ">"
 #: A bar shorter than this says nothing.
 _LEAST = 15
+#: What stands behind points that are on a reference.
+_MARK = "*"
 #: So many points of a series are listed.
 _POINTS = 20
 _GAP = "  "
@@ -72,6 +74,7 @@ class _Text:
             "grouped": self._grouped,
             "columns": self._bars,
             "schedule": self._schedule,
+            "curves": self._points,
         }
         bars = f"bars: {chart.y_label}"
         if chart.kind == "schedule":
@@ -279,16 +282,30 @@ class _Text:
         return room * (number + 1) // 4 - (room * number // 4 or 1)
 
     def _points(self) -> list[str]:
-        """Return a block for each series, a bar for each point; the first ones, if many."""
-        found = [printable(series.name) for series in self.references]
+        """Return a block for each series, a bar for each point; the first ones, if many.
+
+        Of curves, what is on a reference is marked.
+        """
+        is_marked = self.chart.kind == "curves"
+        marked = {at for each in self.references for at in zip(each.x, each.y, strict=True)}
+        mark = f"{_MARK} " if is_marked else ""
+        found = [f"{mark}{printable(series.name)}" for series in self.references]
         found += [""] if found else []
         blocks = []
         for series in self.own:
             labels = series.labels or ("",) * len(series.x)
             at = _aligned([shown(x) for x in series.x[:_POINTS]])
+            size = max(map(columns_of, labels[:_POINTS]), default=0)
             rows = [
-                _Row(f"{text}  {label}".rstrip(), y, self.full, y)
-                for text, label, y in zip(at, labels, series.y, strict=False)
+                self._row(
+                    series,
+                    i,
+                    f"{text}  {_filled(label, size)} {_MARK}"
+                    if is_marked and (series.x[i], series.y[i]) in marked
+                    else f"{text}  {label}".rstrip(),
+                    self.full,
+                )
+                for i, (text, label) in enumerate(zip(at, labels, strict=False))
             ]
             of = f", {_POINTS} of {len(series.x):,}" if len(series.x) > _POINTS else ""
             name = ", name" if series.labels else ""

@@ -21,6 +21,7 @@ from paleo.studies.folding import folded_fit, folded_summary
 from paleo.studies.metrics import Metrics
 from paleo.studies.planning import Planning
 from paleo.studies.search import Search
+from paleo.studies.serving.answers import Serving
 from paleo.studies.summary import NetSummary
 from paleo.views.answers.comparison import comparison_answer
 from paleo.views.answers.measuring import (
@@ -34,6 +35,7 @@ from paleo.views.answers.metrics import TRAINING, metrics_answer
 from paleo.views.answers.planning import planning_answer
 from paleo.views.answers.plans import plans_answer
 from paleo.views.answers.search import search_answer
+from paleo.views.answers.serving import serving_answer
 from paleo.views.answers.simulation import run_answer, simulation_answer
 from paleo.views.answers.summary import summary_answer
 from paleo.views.charts import results as charts_of
@@ -48,6 +50,7 @@ from paleo.views.tables.planning import planning_tables
 from paleo.views.tables.plans import plans_table
 from paleo.views.tables.ranking import ranking_table
 from paleo.views.tables.search import search_tables
+from paleo.views.tables.serving import loads_table, serving_tables
 from paleo.views.tables.simulation import simulation_table, simulation_tables
 from paleo.views.tables.summary import summary_table
 from paleo.views.tables.validation import validation_table
@@ -133,6 +136,7 @@ _TOGETHER: dict[type, View] = {
         lambda found: charts_of.of_summaries(list(map(folded_summary, found))),
         lambda found: list(map(summary_table, found)),
     ),
+    Serving: View(serving_answer, serving_tables, charts_of.of_serving, loads_table),
 }
 
 

@@ -30,6 +30,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "footprint": lambda: paleo.footprint("lenet5"),
     "summary": lambda: paleo.summarize("lenet5"),
     "timed summary": lambda: paleo.summarize("lenet5", device="T4"),
+    "serving": lambda: paleo.infer("llama3_8b", device="L40S", prompt=64, output=8, concurrency=2),
     "comparison": lambda: paleo.compare(["vgg11", "vgg13"], device="T4"),
 }
 
@@ -80,7 +81,9 @@ def test_a_frame_has_the_values_of_the_json_with_their_bands(results: dict[str, 
     assert steps.step_s_high[0] == pytest.approx(first.to_dict()["step_s_high"][scheme])
 
 
-@pytest.mark.parametrize("name", ["simulation", "metrics", "memory", "summary", "comparison"])
+@pytest.mark.parametrize(
+    "name", ["simulation", "metrics", "memory", "summary", "comparison", "serving"]
+)
 def test_a_plot_is_the_picture_of_the_command(results: dict[str, Any], name: str) -> None:
     pytest.importorskip("matplotlib", reason="needs Matplotlib")
     assert type(results[name].plot()).__name__ == "Figure"

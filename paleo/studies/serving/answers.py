@@ -8,6 +8,7 @@ from typing import Any
 from paleo.cluster.servers import Server
 from paleo.core.attributes import Ends, with_ends
 from paleo.core.frozen import NamedTuple, dataclass
+from paleo.core.results import Result
 from paleo.costs import Time
 from paleo.costs.error_bands import Band
 from paleo.net.spec import NetSpec
@@ -103,7 +104,7 @@ def served_band(plan: Plan, what: str) -> Band | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Serving:
+class Serving(Result):
     """A model under one load: `concurrency` requests at a time, or a `rate` of them a second.
 
     `served` is None where the model, or a single request, does not fit: `missing` says what would

@@ -22,7 +22,10 @@ from paleo.views.charts.numbers import shown
 #: How the series of a chart are drawn: as lines over numbers, as points over numbers, or as bars of
 #: categories, one series stacked on the other or, "grouped", beside it. "columns" are upright bars
 #: over numbers, stacked. A "schedule" has bars that begin anywhere, many in the row of a category.
-KINDS = ("lines", "points", "bars", "grouped", "columns", "schedule")
+#: "curves" are lines through named points in their order, whose references are marks below them.
+KINDS = ("lines", "points", "bars", "grouped", "columns", "schedule", "curves")
+#: Those of lines: they stand apart from bars, and side by side have one legend.
+OF_LINES = ("lines", "curves")
 #: More bars are no picture any more.
 MOST_BARS = 40
 #: So many groups of bars there are at least, however many bars stand beside each other.
@@ -49,6 +52,7 @@ class Series:
     something to hold others against, such as the ideal speedup or a roof. `chosen` says why it is
     the one to look at among its like, such as "the best on 128 workers"; "" if it is not. `low` and
     `high` are the ends of the error bands of `y`, None where one is not known; () for no bands.
+    These stand at `low_x` and `high_x`, where that is not `x`.
     Of a schedule `y` are lengths of bars in the rows `x`, `starts` is where they begin, and `marks`
     are what is written in them where there is room.
     """
@@ -63,12 +67,23 @@ class Series:
     high: tuple[float | None, ...] = ()
     starts: tuple[float, ...] = field(default=(), kw_only=True)
     marks: tuple[str, ...] = field(default=(), kw_only=True)
+    low_x: tuple[float, ...] = field(default=(), kw_only=True)
+    high_x: tuple[float, ...] = field(default=(), kw_only=True)
 
     @property
     def band(self) -> dict[int, tuple[float, float]]:
         """The ends of the band, where both are known, under the places of the values."""
         ends = enumerate(zip(self.low, self.high, strict=True))
         return {i: (low, high) for i, (low, high) in ends if low is not None and high is not None}
+
+    @property
+    def outline(self) -> list[tuple[float, float]]:
+        """The corners of the band: along its low end, and back along the high one."""
+        low_x, high_x = self.low_x or self.x, self.high_x or self.x
+        ends = self.band.items()
+        lows = [(float(low_x[i]), low) for i, (low, _) in ends]
+        highs = [(float(high_x[i]), high) for i, (_, high) in ends]
+        return [*lows, *highs[::-1]]
 
     @property
     def title(self) -> str:
@@ -85,7 +100,9 @@ class Series:
         values = attributes(self, "name", "x", "y", "texts", "labels", "is_reference", "chosen")
         if self.starts:
             values |= attributes(self, "starts", "marks")
-        return {**values, **(attributes(self, "low", "high") if self.band else {})}
+        if self.band:
+            values |= {**attributes(self, "low", "high"), "outline": self.outline}
+        return values
 
 
 @dataclass(frozen=True)
@@ -146,7 +163,7 @@ class Chart:
     def shaded(self) -> list[Series]:
         """The series whose bands are to be drawn: of many lines, only those to look at."""
         banded = [series for series in self.series if series.band]
-        if self.kind != "lines" or len(self.predictions) <= _BANDS:
+        if self.kind not in OF_LINES or len(self.predictions) <= _BANDS:
             return banded
         return [series for series in banded if series.chosen]
 

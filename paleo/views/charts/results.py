@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from paleo.studies.mesh_memory import MeshMemory
     from paleo.studies.planning import Planning
     from paleo.studies.search import Search
+    from paleo.studies.serving.answers import Serving
 
 
 def of_simulation(simulation: Simulation) -> tuple[Chart, ...]:
@@ -131,6 +132,13 @@ def of_search(found: Search) -> tuple[Chart, ...]:
     from paleo.views.charts.search import search_charts  # here, since few search
 
     return drawable(search_charts(found))
+
+
+def of_serving(found: Sequence[Serving]) -> tuple[Chart, ...]:
+    """Return the throughput-latency curve of served models, and their first tokens."""
+    from paleo.views.charts.serving import serving_charts  # here, since few serve
+
+    return drawable(serving_charts(found))
 
 
 def of_metrics(metrics: Sequence[Metrics]) -> tuple[Chart, ...]:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from paleo.core.errors import SettingError
-from paleo.views.charts.base import Chart
+from paleo.views.charts.base import OF_LINES, Chart
 from paleo.views.plots import style
 from paleo.views.plots.bars import Bars, Columns
-from paleo.views.plots.panels import Lines, Panel, Points
+from paleo.views.plots.panels import Curves, Lines, Panel, Points
 from paleo.views.plots.schedule import Turns
 from paleo.views.plots.texts import DPI, Ruler
 
@@ -25,6 +25,7 @@ _KINDS: dict[str, type[Panel]] = {
     "grouped": Bars,
     "columns": Columns,
     "schedule": Turns,
+    "curves": Curves,
 }
 
 #: More charts are no picture any more.
@@ -142,11 +143,11 @@ class _Picture(Sheet):
     def _panels(self, charts: list[Chart], alone: bool) -> list[Panel]:
         names: dict[bool, list[str]] = {True: [], False: []}  # lines are no bars: each begin anew
         for chart in charts:
-            names[chart.kind == "lines"] += [series.name for series in chart.predictions]
+            names[chart.kind in OF_LINES] += [series.name for series in chart.predictions]
         found = {are_lines: style.looks(own) for are_lines, own in names.items()}
         widen = 1.35 if alone else 1.0
         panels = [
-            kind(chart, found[chart.kind == "lines"], self.ruler, widen * kind.axes_width)
+            kind(chart, found[chart.kind in OF_LINES], self.ruler, widen * kind.axes_width)
             for chart in charts
             for kind in [_KINDS[chart.kind]]
         ]
@@ -166,7 +167,7 @@ class _Picture(Sheet):
         """Place panels of one setting below it, and their notes below them."""
         setting = panels[0].chart.setting
         y = self.texts(setting, EDGE, y, self.inner, style.SETTING_SIZE, colour=style.QUIET)
-        shared = [panel for panel in panels if panel.chart.kind == "lines"]
+        shared = [panel for panel in panels if panel.chart.kind in OF_LINES]
         shared = shared if len(shared) > 1 else []
         entries = {name: handle for panel in shared for name, handle in panel.entries}
         y = self._legend(list(entries.items()), EDGE, y + 0.04, self.inner)

@@ -35,6 +35,11 @@ REFERENCE_DASHES: tuple[tuple[int, tuple[float, ...]], ...] = ((0, ()), (0, (4, 
 _MARKERS_APART = 0.12
 #: Between a name, and points and references.
 _CLEAR = 0.02
+#: How references of curves are drawn.
+_MARKED = {
+    "color": GRID, "linewidth": 7, "marker": "o", "markersize": 11, "markeredgewidth": 0,
+    "solid_capstyle": "round",
+}  # fmt: skip
 
 
 class Panel(ABC):
@@ -169,7 +174,9 @@ class _Plane(Panel):
         chart = self.chart
         every = [(x, y) for series in chart.series for x, y in _drawable(chart, series).values()]
         xs, ys = [float(x) for x, _ in every], [float(y) for _, y in every]
-        ys += [end for series in chart.shaded for ends in series.band.values() for end in ends]
+        corners = [corner for series in chart.shaded for corner in series.outline]
+        xs += [x for x, _ in corners]
+        ys += [y for _, y in corners]
         self.x = Axis.around(xs, chart.log_x)
         self.y = Axis.around(ys, chart.log_y, from_zero=True)
         own = xs if chart.kind == "lines" else ()
@@ -273,6 +280,8 @@ class Points(_Plane):
     names = 14
     tries = 60
     near = 0.03
+    #: Whether a name that points of several series have is written at each.
+    repeats = False
     #: From this number of points of all series on they are smaller, so that fewer are hidden.
     many = 100
 
@@ -288,6 +297,11 @@ class Points(_Plane):
             self.plot(axes, series, zorder=2, **self._style(series))
         self._name(axes)
 
+    @property
+    def lines(self) -> list[Series]:
+        """The series of which the points are joined."""
+        return self.references
+
     def _at(self, x: float, y: float) -> tuple[float, float]:
         return self.x.share(x) * self.width, self.y.share(y) * self.height
 
@@ -301,14 +315,15 @@ class Points(_Plane):
             for x, y in itertools.starmap(self._at, _drawable(self.chart, series).values())
         ]
         taken += self._roof()
-        named: set[str] = set()
+        named: set[tuple[str, str]] = set()
         tried: list[tuple[float, float]] = []
-        for name, x, y in self._named_points():
+        for series, name, x, y in self._named_points():
+            key = (series if self.repeats else "", name)
             if len(named) == self.names or len(tried) == self.tries:
                 break
             text = self.ruler.cut(name, SMALL_SIZE, 1.3)
             at = self._at(x, y)
-            if name in named or not text or any(self._are_near(at, other) for other in tried):
+            if key in named or not text or any(self._are_near(at, other) for other in tried):
                 continue
             tried.append(at)
             wide, high = self.ruler.width(text, SMALL_SIZE), self.ruler.height(SMALL_SIZE)
@@ -320,17 +335,17 @@ class Points(_Plane):
                         color=QUIET,
                     )  # fmt: skip
                     taken.append(box._replace(left=box.left - PAD, right=box.right + PAD))
-                    named.add(name)
+                    named.add(key)
                     break
 
     def _are_near(self, one: tuple[float, float], other: tuple[float, float]) -> bool:
         return max(abs(one[0] - other[0]), abs(one[1] - other[1])) < self.near
 
-    def _named_points(self) -> list[tuple[str, float, float]]:
-        """Return points with names: the first of each series, then the second, ..."""
+    def _named_points(self) -> list[tuple[str, str, float, float]]:
+        """Return points with series and names: the first of each series, then the second, ..."""
         lists = [
             [
-                (series.labels[i], x, y)
+                (series.name, series.labels[i], x, y)
                 for i, (x, y) in _drawable(self.chart, series).items()
                 if series.labels
             ]
@@ -340,9 +355,9 @@ class Points(_Plane):
         return [point for turn in turns for point in turn if point is not None]
 
     def _roof(self) -> list[Box]:
-        """Return small boxes along the references, where no name is to stand."""
+        """Return small boxes along the lines, where no name is to stand."""
         boxes = []
-        for series in self.references:
+        for series in self.lines:
             places = itertools.starmap(self._at, _drawable(self.chart, series).values())
             for (x, y), (to_x, to_y) in itertools.pairwise(places):
                 steps = 1 + round(max(abs(to_x - x), abs(to_y - y)) / _CLEAR)
@@ -350,6 +365,40 @@ class Points(_Plane):
                     at_x, at_y = x + (to_x - x) * i / steps, y + (to_y - y) * i / steps
                     boxes.append(Box(at_x - _CLEAR, at_y - _CLEAR, at_x + _CLEAR, at_y + _CLEAR))
         return boxes
+
+
+class Curves(Points):
+    """Lines through named points in their order; points of references are marked below them."""
+
+    heights = (2.8, 3.6, 4.6)
+    names = tries = 40
+    repeats = True
+
+    def _style(self, series: Series) -> dict[str, Any]:
+        found = {**super()._style(series), "linestyle": self.looks[series.name].dash}
+        return {**found, "linewidth": 1.4}
+
+    @property
+    def lines(self) -> list[Series]:
+        """All of them."""
+        return [*self.references, *self.series]
+
+    def reference_handle(self, number: int) -> Any:
+        """Return a mark and a piece of line as wide as those that are drawn."""
+        return part("lines").Line2D([], [], **_MARKED)
+
+    def plot(self, axes: Any, series: Series, **style: Any) -> None:
+        """Draw a line, with its band; a reference is wide and pale, so that others lie on it."""
+        if series.is_reference:
+            super().plot(axes, series, zorder=1.3, **_MARKED)
+            return
+        if series in self.chart.shaded:
+            colour = self.looks[series.name].colour
+            axes.fill(
+                *zip(*series.outline, strict=True), color=colour, alpha=0.15, linewidth=0,
+                zorder=1.2,
+            )  # fmt: skip
+        super().plot(axes, series, **style)
 
 
 def _beside(x: float, y: float, wide: float, high: float) -> list[Box]:

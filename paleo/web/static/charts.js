@@ -1,10 +1,10 @@
 /* Draws the charts of answers by Observable Plot. Values and units are the chart's own: here is
    only where things go. A chart is {key, kind, title, setting, x_label, y_label, series, log_x,
    log_y, notes, others, others_scale}; a series {name, x, y, texts, labels, is_reference, chosen,
-   look, low, high, is_shaded}, texts being y to read, chosen why it is the one to look at ("": it
-   is not), look the number of its colour, low and high the ends of its error band, if it has one,
-   is_shaded whether that is drawn. The last bar is the sum of others, if there are any, drawn at
-   others_scale. */
+   look, low, high, outline, is_shaded}, texts being y to read, chosen why it is the one to look at
+   ("": it is not), look the number of its colour, low and high the ends of its error band, if it
+   has one, outline the corners of that, is_shaded whether that is drawn. The last bar is the sum of
+   others, if there are any, drawn at others_scale. */
 "use strict";
 
 (function () {
@@ -19,10 +19,14 @@
     cross: d3.symbolCross,
     star: d3.symbolStar,
   };
+  const MARKED = "var(--line)";
   const REFERENCE = { color: "var(--reference)", dash: "5 4", symbol: null };
   /** Of marks across bars, as in pictures: the first, such as a peak, is solid, a limit dashed. */
   const REFERENCE_DASHES = ["none", "6 2.5"];
   const BARS = ["bars", "columns", "schedule"];
+  /** Those of lines: several side by side have one legend. */
+  const LINES = ["lines", "curves"];
+  const WIDE = 9; // pixels of a mark below curves
   const SVG = "http://www.w3.org/2000/svg";
   const TALL = 800; // pixels from which on a chart scrolls (.tall.scrolls)
   const ROW = 17; // pixels of a bar and the gap below it
@@ -108,7 +112,7 @@
   }
 
   function axes(chart) {
-    const ends = (series) => (series.is_shaded ? [...series.low, ...series.high] : []);
+    const ends = (series) => (series.is_shaded ? series.outline.map(([, y]) => y) : []);
     const ys = chart.series.flatMap((series) => [...series.y, ...ends(series)]);
     return {
       x: { type: chart.log_x ? "log" : "linear", label: chart.x_label, labelArrow: "none" },
@@ -185,10 +189,7 @@
     });
   }
 
-  function scatter(chart, width, { ruler }) {
-    const { x, y } = axes(chart);
-    const xs = chart.series.flatMap((series) => series.x);
-    const at = chart.log_x ? decades(xs, width > 500 ? 8 : 6) : width > 500 ? 8 : 4;
+  function scatter(chart, width, how) {
     const styles = looks(chart);
     const radius = d3.sum(chart.series, (series) => series.x.length) < MANY ? 4.5 : 3;
     const marks = chart.series.map((series, i) => {
@@ -201,6 +202,35 @@
         ...place, stroke: color, fill: color, fillOpacity: 0.35, symbol, r: radius,
       });
     });
+    return plane(chart, width, how, marks, chart.series.filter((series) => series.is_reference));
+  }
+
+  /** Lines through named points in their order; points of references are marked below them. */
+  function curves(chart, width, how) {
+    const styles = looks(chart);
+    const order = chart.series.map((_, i) => i).sort((a, b) => rank(chart, a) - rank(chart, b));
+    const marks = order.flatMap((i) => {
+      const series = chart.series[i];
+      const { color, dash, symbol } = styles[i];
+      const [data, place] = [points(series), { x: "x", y: "y" }];
+      if (!symbol) {
+        const wide = { ...place, stroke: MARKED, strokeWidth: WIDE, strokeLinecap: "round" };
+        return [Plot.line(data, wide), Plot.dot(data, { ...place, fill: MARKED, r: 0.8 * WIDE })];
+      }
+      const shade = series.is_shaded
+        ? [Plot.line(series.outline, { curve: "linear-closed", stroke: "none", fill: color, fillOpacity: 0.15 })]
+        : [];
+      const line = Plot.line(data, { ...place, stroke: color, strokeWidth: 1.75, strokeDasharray: dash });
+      return [...shade, line, Plot.dot(data, { ...place, fill: color, symbol, r: 3.75 })];
+    });
+    return plane(chart, width, { ...how, repeats: true }, marks, chart.series);
+  }
+
+  /** Numbers over numbers, with names at points that meet none of these `joined` ones. */
+  function plane(chart, width, { ruler, repeats }, marks, joined) {
+    const { x, y } = axes(chart);
+    const xs = chart.series.flatMap((series) => series.x);
+    const at = chart.log_x ? decades(xs, width > 500 ? 8 : 6) : width > 500 ? 8 : 4;
     const svg = Plot.plot({
       width,
       height: 340,
@@ -212,16 +242,19 @@
       y,
       marks: [...written(chart, at, y.ticks), ...marks, tips(chart)],
     });
-    nameFirst(svg, chart, width, ruler);
+    nameFirst(svg, chart, width, ruler, joined, repeats);
     return svg;
   }
 
-  /** Write the names of the first points of each series, none twice, where there is room. */
-  function nameFirst(svg, chart, width, ruler) {
+  /**
+   * Write the names of the first points of each series where there is room and no line of those
+   * that are `joined`; none twice, but where one `repeats` in another series.
+   */
+  function nameFirst(svg, chart, width, ruler, joined, repeats) {
     const at = (name, value) => svg.scale(name).apply(value);
     const own = chart.series.filter((series) => !series.is_reference).map(points);
     const boxes = own.flat().map(({ x, y }) => around(at("x", x), at("y", y), MARK, MARK));
-    for (const roof of chart.series.filter((series) => series.is_reference)) {
+    for (const roof of joined) {
       const corners = points(roof).map(({ x, y }) => [at("x", x), at("y", y)]);
       for (const [from, to] of d3.pairs(corners)) boxes.push(...along(from, to));
     }
@@ -231,15 +264,16 @@
     const first = d3.range(TRIED).flatMap((i) => own.map((all) => all[i]).filter(Boolean));
     const named = new Set();
     const tried = [];
-    for (const { x, y, label } of first) {
-      if (named.size === NAMED) break;
+    for (const { x, y, label, series } of first) {
+      const key = repeats ? `${series}\n${label}` : label;
+      if (named.size === (repeats ? TRIED : NAMED)) break;
       const [px, py] = [at("x", x), at("y", y)];
       const near = ([ox, oy]) => Math.abs(ox - px) < NEAR && Math.abs(oy - py) < NEAR;
-      if (!label || named.has(label) || tried.some(near)) continue;
+      if (!label || named.has(key) || tried.some(near)) continue;
       tried.push([px, py]);
       const found = placed(px, py, ruler.width(label), frame, boxes);
       if (!found) continue;
-      named.add(label);
+      named.add(key);
       boxes.push(found);
       const text = document.createElementNS(SVG, "text");
       text.setAttribute("class", "name");
@@ -374,7 +408,7 @@
   /** Return the sample of a series in a legend. */
   function sample(kind, look) {
     const svg = document.createElementNS(SVG, "svg");
-    const width = look.symbol && kind !== "lines" ? 14 : 34;
+    const width = look.symbol && !LINES.includes(kind) ? 14 : 34;
     for (const [name, value] of Object.entries({ width, height: 14, "aria-hidden": "true" })) {
       svg.setAttribute(name, value);
     }
@@ -385,6 +419,10 @@
     };
     if (BARS.includes(kind) && look.symbol) {
       add("rect", { x: 0, y: 1, width: 14, height: 12, fill: look.color });
+      return svg;
+    }
+    if (kind === "curves" && !look.symbol) {
+      add("line", { x1: 6, x2: 28, y1: 7, y2: 7, stroke: MARKED, "stroke-width": WIDE, "stroke-linecap": "round" });
       return svg;
     }
     if (kind !== "points" || !look.symbol) {
@@ -435,7 +473,7 @@
 
   const schedule = (chart, width, { ruler }) =>
     Paleo.schedule(chart, width, ruler, looks(chart).map(({ color }) => color));
-  const DRAWN = { lines, points: scatter, bars, columns, schedule };
+  const DRAWN = { lines, points: scatter, bars, columns, schedule, curves };
 
   /** The figures of one parent: lines of several have one legend, above them all. */
   class Group {
@@ -446,7 +484,7 @@
     }
 
     update() {
-      const own = this.figures.filter(({ chart }) => chart && chart.kind === "lines");
+      const own = this.figures.filter(({ chart }) => chart && LINES.includes(chart.kind));
       const shared = own.length > 1;
       for (const figure of this.figures) figure.legend.hidden = shared && own.includes(figure);
       this.root.hidden = !shared;
