@@ -33,8 +33,10 @@ MOST_DIGITS, LEAST_DIGITS = 4, 2
 NET = "net"
 #: The kind of a step that devices share by more than its data, its messages and waiting included.
 ON_MESH = "mesh"
+#: Seconds of a server to a first token, and for each other one; its software is the server.
+FIRST_TOKEN, TOKEN = "first token", "token"
 #: The kinds of whole steps and passes, which have a direction and a software.
-WHOLE = (NET, ON_MESH)
+WHOLE = (NET, ON_MESH, FIRST_TOKEN, TOKEN)
 
 
 #: What a net's times are of: steps or their passes, or forward passes as in inference.
@@ -46,6 +48,8 @@ UNKNOWN = ""
 _CALLED = {
     NET: "nets",
     ON_MESH: "steps on meshes",
+    FIRST_TOKEN: "first tokens",
+    TOKEN: "tokens",
     "gemm": "matrix products",
     "bmm": "batched matrix products",
     "convolution": "convolutions",

@@ -10,7 +10,7 @@ from paleo.core.attributes import Ends, with_ends
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.results import Result
 from paleo.costs import Time
-from paleo.costs.error_bands import Band
+from paleo.costs.error_bands import FIRST_TOKEN, INFERENCE, TOKEN, Band, Like
 from paleo.net.spec import NetSpec
 from paleo.step.plan import Plan
 from paleo.step.serving.deployment import Deployment, Memory
@@ -88,19 +88,17 @@ class Asked:
     @functools.cached_property
     def band(self) -> Band | None:
         """How far the truth may be from seconds a token; None where that is not known."""
-        return served_band(self.plan, "tpot")
+        return _band_of(self.plan, self.server, TOKEN)
 
     @functools.cached_property
     def first_band(self) -> Band | None:
         """The same of the time to a first token."""
-        return served_band(self.plan, "ttft")
+        return _band_of(self.plan, self.server, FIRST_TOKEN)
 
 
-def served_band(plan: Plan, what: str) -> Band | None:
-    """Return the error band of seconds to a token on a device; None where none is known."""
-    from paleo.costs.serving_bands import band
-
-    return band(plan.cost_model, plan.device, what)
+def _band_of(plan: Plan, server: Server, kind: str) -> Band | None:
+    """Return the error band of seconds to a token; None where none is known."""
+    return plan.cost_model.band(Like(kind, INFERENCE, software=server.name), plan.device)
 
 
 @dataclass(frozen=True, eq=False)
