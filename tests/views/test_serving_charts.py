@@ -54,7 +54,9 @@ def test_a_curve_has_a_line_for_each_place_from_the_smallest_load_on(found: Any)
 def test_the_front_is_of_all_places(found: Any) -> None:
     curve, first = of_serving(found)
     for chart, sign in ((curve, 1), (first, -1)):
-        every = [at for one in chart.predictions for at in zip(one.x, one.y, strict=True)]
+        every: list[Any] = [
+            at for one in chart.predictions for at in zip(one.x, one.y, strict=True)
+        ]
         best = {
             at
             for at in every
@@ -70,7 +72,9 @@ def test_the_front_is_of_all_places(found: Any) -> None:
 
 
 def test_the_band_of_a_rate_is_along_both_axes(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paleo.studies.serving.answers.served_band", lambda plan, what: BAND)
+    monkeypatch.setattr(
+        "paleo.studies.serving.answers.served_band", lambda plan, server, kind: BAND
+    )
     again = paleo.infer("llama3_8b", device=["H100_SXM", "L40S"], **LOAD)
     curve, first = of_serving(again)
     line, before = curve.predictions[0], of_serving(found)[0].predictions[0]

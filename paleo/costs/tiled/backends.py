@@ -64,6 +64,13 @@ class Backend(NamedTuple):
     #: all before.
     of_experts: Mapping[str, tuple[str, str]] = {}
 
+    #: Kernels of attention to chosen latents by architecture, for prompts and for one query.
+    of_best: Mapping[str, tuple[str, str]] = {}
+
+    def best(self, architecture: str, *, is_step: bool) -> str:
+        """Return the kernel of attention to chosen latents, "" if none is known."""
+        return self.of_best.get(architecture, ("", ""))[is_step]
+
     def latent(self, architecture: str, *, is_step: bool) -> str:
         """Return the kernel of latent attention that it runs, "" if none is known."""
         return self.latents.get(architecture, ("", ""))[is_step]
@@ -160,6 +167,10 @@ for _each in (
             "Hopper": ("fa3_prefill", "fa3_mla_decode"),
             "Blackwell": ("trtllm_gen_mla_context", "trtllm_gen_mla"),
         },
+        of_best={
+            "Hopper": ("dsa_sglang_flashmla_sparse", "dsa_sglang_fa3_step"),
+            "Blackwell": ("dsa_sglang_trtllm", "dsa_sglang_trtllm_step"),
+        },
         of_experts={
             "bf16": ("sglang_triton_bf16", "flashinfer_gen_bf16"),
             "fp8": ("vllm_triton", "flashinfer_gen_fp8"),
@@ -209,6 +220,10 @@ for _each in (
         latents={
             "Hopper": ("fa3_prefill", "flash_mla"),
             "Blackwell": ("trtllm_gen_mla_context", "trtllm_gen_mla"),
+        },
+        of_best={
+            "Hopper": ("dsa_vllm", "dsa_vllm_step"),
+            "Blackwell": ("dsa_flashinfer", "dsa_flashinfer_step"),
         },
         of_experts={
             "bf16": ("vllm_triton", "flashinfer_gen_bf16"),
@@ -269,6 +284,10 @@ for _each in (
         latents={
             "Hopper": ("trtllm_fmha_mla", "flash_mla"),
             "Blackwell": ("trtllm_gen_mla_context", "trtllm_gen_mla"),
+        },
+        of_best={
+            "Hopper": ("dsa_trtllm_hopper", "dsa_trtllm_hopper_step"),
+            "Blackwell": ("dsa_trtllm", "dsa_trtllm_step"),
         },
         of_experts={
             "bf16": ("trtllm_cutlass_bf16", "trtllm_cutlass_bf16"),

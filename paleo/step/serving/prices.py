@@ -32,6 +32,7 @@ from paleo.core.operations import (
 )
 from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, root, where
 from paleo.core.scanning import DeltaRule, ShortConvolution
+from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.costs import CostModel, Target, Time
 from paleo.costs.tiled.backends import BACKENDS, Backend
 from paleo.costs.tiled.quantizations import QUANTIZATIONS, product
@@ -63,6 +64,8 @@ ALL_GATHER, ALL_TO_ALL = "all_gather", "all_to_all"
 _DRIFT = 3.5e-6
 #: How unequal experts are chosen: the shape of a gamma distribution of their shares.
 _SHAPE = 1.0
+#: Kernels of attention to chosen keys take so many heads at a time.
+_TILE = 64
 #: Bytes of a number that is sampled from.
 SINGLE = 4
 
@@ -337,6 +340,8 @@ class StepPrices:
         self, mixer: Mixer, requests: Quantity, new: Quantity, keys: Quantity, *, is_step: bool
     ) -> tuple[Operation, ...]:
         """Return what a layer that takes positions together does for a group of requests."""
+        if mixer.node.layer.serves_as == "select":
+            return self._chosen(mixer, requests, new, keys, is_step)
         if not mixer.is_attention:
             return self._scanned(mixer, requests, new, is_step=is_step)
         heads = int(mixer.node.inputs[0][1])
@@ -350,6 +355,8 @@ class StepPrices:
             Kind.COPY, (written,), (self.kernels.cache * requests * new * mixer.cached,),
             label="cache",
         )  # fmt: skip
+        if mixer.chosen and mixer.latent is not None:
+            return (stored, *self._best(mixer, heads, requests, new, keys, is_step))
         if mixer.latent is not None:
             latent = self._absorbed if is_step else self._made
             return (stored, *latent(mixer, heads, requests, new, keys))
@@ -413,6 +420,40 @@ class StepPrices:
             attention,
             BatchMatMul("values", heads, tokens, latent.values, latent.rank, HALF),
         )
+
+    def _chosen(
+        self, mixer: Mixer, requests: Quantity, new: Quantity, keys: Quantity, is_step: bool
+    ) -> tuple[Operation, ...]:
+        """Return the choice of keys: scores of the indexer, and the best of them."""
+        owner = self.kernels.backend.name if self.kernels.backend else "sglang"
+        queries = mixer.node.inputs[0]
+        tokens, where_kept = requests * new, "paged" if is_step else "blocks"
+        seen = keys if is_step else keys - (new - 1) / 2  # by a query of a prompt on average
+        return (
+            IndexScores(
+                requests, tokens, seen, int(queries[1]), int(queries[-1]),
+                f"dsa_{where_kept}_{owner}",
+            ),
+            Select(tokens, seen, mixer.chosen, f"dsa_topk_{owner}"),
+        )  # fmt: skip
+
+    def _best(
+        self, mixer: Mixer, heads: int, requests: Quantity, new: Quantity, keys: Quantity,
+        is_step: bool,
+    ) -> tuple[Operation, ...]:  # fmt: skip
+        """Return attention to those latents that were chosen, in prompts as in steps."""
+        latent, backend = mixer.latent, self.kernels.backend
+        assert latent is not None
+        tokens, width = requests * new, latent.rank + latent.shared
+        kernel = backend.best(self.device.architecture, is_step=is_step) if backend else ""
+        return (
+            BatchMatMul("absorbed", heads, tokens, latent.rank, latent.plain, HALF),
+            SelectedAttention(
+                tokens, max(heads, _TILE), minimum(keys, mixer.chosen), requests * keys, width,
+                latent.rank, kernel or "dsa_vllm", 1 if self._is_narrow else HALF,
+            ),
+            BatchMatMul("values", heads, tokens, latent.values, latent.rank, HALF),
+        )  # fmt: skip
 
     def _made(
         self, mixer: Mixer, heads: int, requests: Quantity, new: Quantity, keys: Quantity

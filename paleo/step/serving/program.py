@@ -82,6 +82,12 @@ class Mixer(NamedTuple):
         return self.node.layer.is_attention
 
     @property
+    def chosen(self) -> int:
+        """Keys that a query sees where the best are chosen, and those that are; 0: none are."""
+        layer = self.node.layer
+        return int(getattr(layer, "best", None) or getattr(layer, "k", None) or 0)
+
+    @property
     def cached(self) -> int:
         """Numbers that a device keeps of each position."""
         if self.latent:
@@ -292,7 +298,12 @@ class _Reader:
             self._choices(node)
         elif _is(node, "match") and (attention := self._in_steps(node)):
             self._mix(attention)
-        elif layer.is_attention or layer.state(node.inputs) or self._is_causal(node):
+        elif (
+            _is(node, "select")
+            or layer.is_attention
+            or layer.state(node.inputs)
+            or self._is_causal(node)
+        ):
             self._mix(node)
         elif layer.only_moves or layer.is_view or layer.takes_part or layer.joins:
             return  # where kernels read and write in any order, nothing moves

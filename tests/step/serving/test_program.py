@@ -153,3 +153,13 @@ def test_attention_in_steps_is_one_kernel() -> None:
     # GPT-2: 12 layers of 12 heads of 64, keys and values of as many.
     assert (mixer.is_attention, mixer.cached, count) == (True, 2 * 12 * 64, 12)
     assert [shape[1:] for shape in mixer.node.inputs] == [(12, 1, 64)] * 3
+
+
+def test_chosen_keys_have_an_indexer_and_latents() -> None:
+    found = read_program(paleo.load("glm_5", dims={"seq": 1}))
+    by_kind = {mixer.is_attention: (mixer, count) for mixer, count in found.mixers}
+    (attention, layers), (indexer, as_many) = by_kind[True], by_kind[False]
+    # GLM-5: 78 layers, 2048 keys chosen; an index key of 128 numbers, latents of 512 and 64.
+    assert (attention.chosen, indexer.chosen, layers, as_many) == (2048, 2048, 78, 78)
+    assert (attention.cached, indexer.cached) == (576, 128)
+    assert not attention.window
