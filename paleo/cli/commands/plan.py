@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -13,11 +14,14 @@ from paleo.cli.setting_groups import SCHEDULE, say_what_is_used
 from paleo.core.errors import SettingError
 from paleo.step.declarations import declared
 from paleo.studies.planning import COUNT, PlanningSettings, best_plans
-from paleo.studies.planning.settings import LIMITS, OF_ALL, OF_MESH, PRICED
+from paleo.studies.planning.settings import DEPLOYED, LIMITS, OF_ALL, OF_MESH, PRICED
 from paleo.views.answers.planning import planning_answer
 from paleo.views.tables.planning import planning_tables
 
 _SETTINGS = declared(PlanningSettings)
+#: --output is of answers here; the command has the word for what is printed.
+_ANSWER = replace(_SETTINGS["output"], name="answer", options=("--output",))
+_DEPLOYED = [name for name in DEPLOYED if name not in ("ttft", "tpot", "output")]
 
 
 @click.command("plan", short_help="The best plan of all: devices, degrees, batches.")
@@ -27,6 +31,11 @@ _SETTINGS = declared(PlanningSettings)
 @setting_option(_SETTINGS["budget"], type=str)
 @setting_option(_SETTINGS["deadline"], type=str)
 @setting_options(PlanningSettings, *LIMITS, "inference", "batch_size", "global_batch")
+@setting_options(PlanningSettings, "serve")
+@setting_option(_SETTINGS["ttft"], type=str)
+@setting_option(_SETTINGS["tpot"], type=str)
+@setting_options(PlanningSettings, *_DEPLOYED)
+@setting_option(_ANSWER)
 @setting_options(PlanningSettings, "parallel", *OF_MESH, *OF_ALL)
 @setting_options(PlanningSettings, *SCHEDULE, "tokens", "price")
 @setting_option(_SETTINGS["prices"], type=click.Path())
@@ -57,10 +66,12 @@ def command(
       paleo plan llama3_8b --cluster=dgx_h100 --num_workers=16 --tp=2,4 --zero=1
       paleo plan resnet50 --device=T4,L4 --objective=cost --latency="20 ms"
       paleo plan resnet50_v1_5 --cluster=aws_p4d --budget="500 USD" --epochs=90
+      paleo plan llama3_70b --serve --ttft="500 ms" --tpot="30 ms" --objective=cost
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = edits.applied()
     if len(edited) > 1:
         raise SettingError("vary: a plan is of one net")
+    settings["output"] = settings.pop("answer")
     found = best_plans(edited[0], output.arrangement.top or COUNT, **settings)
     say_what_is_used([net], settings)
     plot.write(

@@ -19,6 +19,7 @@ from paleo.cluster.collectives import Operation as Collecting
 from paleo.cluster.collectives.custom import PUSHED
 from paleo.cluster.device import Device
 from paleo.cluster.topology import Cluster, Group
+from paleo.core.errors import HardwareError
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.loads import Loads
 from paleo.core.operations import (
@@ -137,6 +138,15 @@ class Kernels:
     exchange: str = ALL_GATHER
 
 
+def widest(device: Device) -> str:
+    """Return bf16, or fp16 where a device has no peak of it."""
+    try:
+        device.peak("bf16")
+    except HardwareError:
+        return "fp16"
+    return "bf16"
+
+
 class Tables(NamedTuple):
     """Seconds of the parts of a step: of all tokens, of those sampled, of attention.
 
@@ -168,7 +178,9 @@ class StepPrices:
         self.kernels = kernels
         self.degrees = degrees
         self.cluster = cluster
-        self.target = Target(device, "bf16", training=False)
+        #: What is never quantized: halves that the device multiplies.
+        self.wide = widest(device)
+        self.target = Target(device, self.wide, training=False)
         self._tables: dict[int, Tables] = {}
 
     def tables(self, new: int = 1) -> Tables:
@@ -308,7 +320,7 @@ class StepPrices:
         kernels = self.kernels
         name = (of.is_of_attention and kernels.attention) or kernels.weights
         if of.is_wide:
-            name = "bf16"
+            name = self.wide
         return product(
             tokens, of.columns, of.features, name, self.device.architecture, self.kernels.backend
         )

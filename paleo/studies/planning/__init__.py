@@ -26,6 +26,7 @@ from paleo.studies.planning.candidates import Candidates, data_parallel, inferen
 from paleo.studies.planning.question import Question, found_limits
 from paleo.studies.planning.search import Search
 from paleo.studies.planning.sensitivity import changes, sureness
+from paleo.studies.planning.serving import PLACES, find_model, serving
 from paleo.studies.planning.settings import (
     AXES,
     DATA,
@@ -88,7 +89,12 @@ def best_plans(
     mistakes.raise_as(PaleoError)
     assert spec is not None
     assert schedule is not None
-    found["parallel"] = _parallel(found, spec)
+    model = mistakes.check(find_model, spec, importing) if found["serve"] else None
+    mistakes.raise_as(PaleoError)
+    if model is None:
+        found["parallel"] = _parallel(found, spec)
+    else:
+        given = {name: given[name] for name in PLACES if name in given} | {"workers": 1}
     once = {name: value for name, value in given.items() if name not in AXES}
     plain = {name: once[name] for name in declared(SimulateSettings) if name in once}
     plain |= {} if asks_inference(found) else {"parallel": found["parallel"]}
@@ -107,7 +113,10 @@ def best_plans(
     assert question is not None
     every: list[Candidates] = []
     for one, own in zip(scenarios, rates, strict=True):
-        every += mistakes.check(_candidates, one, own, found) or []
+        if model is None:
+            every += mistakes.check(_candidates, one, own, found) or []
+        else:
+            every += mistakes.check(serving, model, one, own, found) or []
     mistakes.raise_as(PaleoError)
     return _planning(Search(question, tuple(every)), count, notes)
 
@@ -161,7 +170,8 @@ def _question(found: dict[str, Any], schedule: Schedule, rates: list[Rates]) -> 
     if found["objective"] == "energy" and not any(own.power for own in rates):
         raise SettingError("power: none is known of these devices: give --power")
     currency = currencies[0] if len(currencies) == 1 else ""
-    question = Question(found["objective"] or "time", (), schedule, serves, currency)
+    objective = found["objective"] or ("throughput" if found["serve"] else "time")
+    question = Question(objective, (), schedule, serves, currency)
     return replace(question, limits=found_limits(found, question, currency))
 
 
@@ -248,7 +258,8 @@ def _notes(search: Search) -> Iterator[str]:
     question = search.question
     for plans in search.every:
         plan, net = plans.scenario.plan, plans.scenario.net
-        yield from net.notes
+        if not plans.serves_requests:
+            yield from net.notes
         yield from plan.notes_on(net)
         yield from plans.scenario.notes
         yield from plans.rates.notes

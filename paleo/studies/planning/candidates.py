@@ -30,6 +30,8 @@ _APART = ("cp", "ep", "schedule", "sequence_parallel")
 _UNDIVIDED = "global_batch: the samples do not divide among devices and turns"
 #: What a step is made of where devices have copies of a net.
 _COMPUTATION, _EXCHANGE, _FORWARD = "computation", "exchange of gradients", "forward"
+#: What the time of a request consists of.
+FIRST, OTHERS = "first_token", "other_tokens"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,27 @@ class Candidates:
         """Seconds of all devices together, for a sample."""
         found: Array = self.seconds * self.workers / self.batch
         return found
+
+    @property
+    def serves_requests(self) -> bool:
+        """Whether they are deployments of a language model, whose samples are requests."""
+        return FIRST in self.parts
+
+    @property
+    def first_token(self) -> Array:
+        """Seconds to a request's first token; NaN where plans are no deployments."""
+        return self._of_requests(FIRST)
+
+    @property
+    def other_tokens(self) -> Array:
+        """Seconds of each other token of a request; NaN where plans are no deployments."""
+        return self._of_requests(OTHERS) / max((self.tokens or 1) - 1, 1)
+
+    def _of_requests(self, part: str) -> Array:
+        # Where all takes longer, so does each part.
+        whole = sum(self.parts.values(), np.zeros(len(self)))
+        found = self.parts.get(part, np.full(len(self), np.nan))
+        return found * self.seconds / np.where(whole > 0, whole, 1.0)
 
     @property
     def capacity(self) -> int | None:
@@ -127,7 +150,7 @@ def _of_plans(
         found = plans(scenario, own.pop("workers"), **own, **chosen)
     except PaleoError as error:
         count = math.prod(map(len, grid.values()))
-        return _none(scenario, rates, count, {str(error.mistakes[0]): count})
+        return none_of(scenario, rates, count, {str(error.mistakes[0]): count})
     can_be = found.valid
     settings = {
         "num_workers" if name == "workers" else name: values[can_be]
@@ -160,7 +183,7 @@ def _refused(found: Plans) -> Mapping[str, int]:
     return counts
 
 
-def _none(
+def none_of(
     scenario: Scenario, rates: Rates, considered: int, refused: Mapping[str, int]
 ) -> Candidates:
     """Return no plans of some that were considered."""
@@ -196,7 +219,7 @@ def data_parallel(
             batch, count = batch[divides], count[divides]
         considered = len(sizes) * len(workers)
         if not len(batch):
-            yield _none(one, rates, considered, refused)
+            yield none_of(one, rates, considered, refused)
             continue
         step = DataParallel(one.net, plan).step(batch, count, "strong" if shared else "weak")
         yield _of_steps(one, rates, step, considered, refused)

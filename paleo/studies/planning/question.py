@@ -178,6 +178,8 @@ def found_limits(found: Mapping[str, Any], question: Question, currency: str) ->
         )
     values: dict[str, tuple[Any, Callable[[Candidates], Array], str]] = {
         "latency": (found["latency"], lambda plans: plans.seconds, "s"),
+        "ttft": (found["ttft"], lambda plans: plans.first_token, "s"),
+        "tpot": (found["tpot"], lambda plans: plans.other_tokens, "s"),
         "deadline": (found["deadline"], question.time, "s"),
         "budget": (budget and budget.number, functools.partial(_known, question.cost), ""),
         "max_memory": (found["max_memory"], lambda plans: plans.memory, "bytes"),

@@ -17,7 +17,7 @@ from paleo.studies.planning.values import Alternative, FoundPlan
 #: Settings whose values follow from those of others.
 _FOLLOW = ("dp", "global_batch", "scheme")
 #: How a step is divided among devices.
-_DIVIDE = ("num_workers", "tp", "pp", "cp", "ep")
+_DIVIDE = ("num_workers", "tp", "pp", "cp", "ep", "attention_dp", "prefill", "dtype")
 #: What the plans of a scenario have in common: the cluster or device, and the type of elements.
 WHERE = ("place", "dtype")
 
@@ -134,8 +134,8 @@ class Search:
         names = dict.fromkeys(name for plans in self.every for name in plans.settings)
         own, i = self.source(best)
         found, known = [], set()
-        for name in (*WHERE, *names):
-            if name in WHERE:
+        for name in dict.fromkeys([*WHERE, *names]):
+            if name in WHERE and name not in own.settings:
                 value = getattr(own, name)
                 differs = self._other(functools.partial(_stands_elsewhere, name, value))
             elif name in _FOLLOW or name not in own.settings:

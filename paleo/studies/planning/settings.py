@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from paleo.core.checks import MAX_COUNT, MAX_SIZE, is_number, is_whole, python_int, shown
+from paleo.core.checks import MAX_COUNT, MAX_SIZE, is_number, is_whole, listed, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import NamedTuple
 from paleo.core.units import parse
+from paleo.costs.tiled.quantizations import QUANTIZATIONS
 from paleo.net.importers import ImportOptions
-from paleo.step.declarations import Setting, choice, declared, listing
+from paleo.step.declarations import Setting, choice, declared, found_setting, listing
 from paleo.step.distributed_settings import SCHEMES, SynchronousSettings
 from paleo.step.mesh_settings import MeshSettings
 from paleo.step.recompute import Recompute
@@ -27,6 +28,7 @@ from paleo.step.settings import (
     OptimizerSettings,
     RateSettings,
 )
+from paleo.studies.serving.settings import InferSettings
 from paleo.studies.training import PowerSettings, TokenSettings, TrainingSettings, checked_price
 
 #: How a step is divided: all kinds of parallelism, or its data alone.
@@ -49,6 +51,12 @@ OF_MESH = (
     *("tp", "pp", "cp", "ep", "micro_batch", "zero", "interleave", "schedule"),
     *("shard_degree", "allocator_slack"),
 )
+#: Those of deployments of which each has its own value; and all that are of deployments alone.
+OF_SERVING = (
+    *("kv_dtype", "attention_dp", "prefill", "concurrency", "prompt", "output", "hit_rate"),
+    *("token_budget", "max_requests"),
+)
+DEPLOYED = ("ttft", "tpot", "server", *OF_SERVING)
 #: The other limits that are numbers, what else plans may differ in, and what says what they take.
 LIMITS = ("max_memory", "max_batch", "max_devices")
 OF_ALL = ("sequence_parallel", "recompute", "accumulate", "context", "order")
@@ -61,7 +69,7 @@ PRICED = (
 _MOST = 1e15
 
 _GRID, _MESH, _LONG = declared(GridSettings), declared(MeshSettings), declared(TrainingSettings)
-_SYNCHRONOUS = declared(SynchronousSettings)
+_SYNCHRONOUS, _SERVED = declared(SynchronousSettings), declared(InferSettings)
 
 
 class Amount(NamedTuple):
@@ -87,6 +95,24 @@ def _axis(setting: Setting, tried: str, **changes: Any) -> Setting:
         shown_default=tried,
         **changes,
     )
+
+
+def _unless_given(setting: Setting) -> Setting:
+    """Return a setting whose default is taken where it is asked for: None tells that it is not."""
+    return replace(
+        setting,
+        default=None,
+        check=lambda value: None if value is None else setting.check(value),
+        shown_default=setting.shown_default or str(setting.default),
+    )
+
+
+def _checked_dtypes(values: Any) -> tuple[str, ...]:
+    """Return types of elements; those that only deployments have are taken as they are."""
+    found: list[str] = []
+    for name in listed("dtype", values, str):
+        found += [name] if name in QUANTIZATIONS else found_setting(_GRID["dtype"], name)
+    return tuple(found)
 
 
 def _checked_budget(value: Any) -> Amount | None:
@@ -175,7 +201,15 @@ class PlanningSettings(
     cluster: Annotated[Any, _GRID["cluster"]]
     device: Annotated[Any, _GRID["device"]]
     network: Annotated[Any, _GRID["network"]]
-    dtype: Annotated[str | Sequence[str], _GRID["dtype"]]
+    dtype: Annotated[
+        str | Sequence[str] | None,
+        replace(
+            _GRID["dtype"],
+            default=None,
+            check=lambda value: None if value is None else _checked_dtypes(value),
+            shown_default="fp32; with --serve bf16 or fp16, and fp8 where there is that",
+        ),
+    ]
     ppp_comm: Annotated[float, _GRID["ppp_comm"]]
     importing: ImportOptions | None
     workers: Annotated[
@@ -252,6 +286,37 @@ class PlanningSettings(
             help="Plan inference on one device, not training; --latency implies it.",
         ),
     ]
+    serve: Annotated[
+        bool,
+        Setting(
+            default=False,
+            check=bool,
+            help="Plan how a language model is served: deployments, as `paleo infer` has them.",
+        ),
+    ]
+    ttft: Annotated[float | str | None, _SERVED["ttft"]]
+    tpot: Annotated[float | str | None, _SERVED["tpot"]]
+    server: Annotated[Any, _unless_given(_SERVED["server"])]
+    prompt: Annotated[int | None, _unless_given(_SERVED["prompt"])]
+    output: Annotated[int | None, _unless_given(_SERVED["output"])]
+    concurrency: Annotated[
+        int | Sequence[int] | None, _axis(_SERVED["concurrency"], "1 to 2048, four in a doubling")
+    ]
+    kv_dtype: Annotated[str | Sequence[str] | None, _axis(_SERVED["kv_dtype"], "2 bytes each")]
+    attention_dp: Annotated[
+        int | Sequence[int] | None, _axis(_SERVED["attention_dp"], "1; of experts --tp, too")
+    ]
+    prefill: Annotated[
+        int | Sequence[int] | None,
+        _axis(_SERVED["prefill"], "none, and on clusters up to three copies"),
+    ]
+    token_budget: Annotated[
+        int | Sequence[int] | None, _axis(_SERVED["token_budget"], "the server's")
+    ]
+    max_requests: Annotated[
+        int | Sequence[int] | None, _axis(_SERVED["max_requests"], "the server's")
+    ]
+    hit_rate: Annotated[float | Sequence[float] | None, _axis(_SERVED["hit_rate"], "0")]
     objective: Annotated[
         str | None,
         Setting(
@@ -324,6 +389,12 @@ class PlanningSettings(
 
 def check_together(found: Mapping[str, Any], mistakes: Mistakes) -> None:
     """Note settings that do not go together, of those that were found."""
+    if found["serve"]:
+        _check_deployments(found, mistakes)
+        return
+    for name in DEPLOYED:
+        if found[name] is not None:
+            mistakes.add(f"{name}: is of deployments of a language model: give --serve, too")
     serves = asks_inference(found)
     has_length = any(found[name] is not None for name in ("epochs", "tokens"))
     if serves:
@@ -347,6 +418,16 @@ def check_together(found: Mapping[str, Any], mistakes: Mistakes) -> None:
                 mistakes.add(f"{name}: is for --parallel=mesh, not data")
 
 
+def _check_deployments(found: Mapping[str, Any], mistakes: Mistakes) -> None:
+    shared = ("tp", "pp", "ep")
+    training = ("budget", "deadline", "epochs", "tokens", "global_batch", "accumulate", "parallel")
+    for name in (*training, *OF_MESH, "batch_size", "recompute", "sequence_parallel"):
+        if name not in shared and found[name] is not None:
+            mistakes.add(f"{name}: is not for --serve, whose requests are --concurrency at a time")
+    if found["prefill"] is not None and found["workers"] is None:
+        mistakes.add("prefill: say of how many devices in all: --num_workers")
+
+
 def asks_inference(found: Mapping[str, Any]) -> bool:
     """Tell whether settings ask for plans of inference."""
-    return bool(found["inference"] or found["latency"] is not None)
+    return bool(found["serve"] or found["inference"] or found["latency"] is not None)

@@ -75,7 +75,7 @@ def mesh_axes(
     net, plan = scenario.net, scenario.plan
     graph = typical(plan.computable(net), plan.dtype, plan.adapt)
     most = max(workers)
-    heads, experts = _heads(graph), _experts(graph)
+    heads, experts = _heads(graph), experts_of(graph)
     inner = node_size(scenario)
     node = min(inner if inner > 1 else _ALIKE, most)
     blocks = len(units(graph))
@@ -110,7 +110,7 @@ def _heads(graph: Graph) -> int:
     return int(min(counts, default=0))
 
 
-def _experts(graph: Graph) -> int:
+def experts_of(graph: Graph) -> int:
     """Return the fewest experts of a layer that has any; 0 of a net without."""
     counts = (node.layer.num_experts_held for node in graph.nodes)
     return int(min((count for count in counts if count), default=0))

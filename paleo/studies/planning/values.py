@@ -11,14 +11,15 @@ from paleo.core.frozen import dataclass
 from paleo.core.results import Result
 from paleo.costs.error_bands import Band
 from paleo.step.scenario import Scenario
+from paleo.studies.planning.candidates import FIRST, OTHERS
 from paleo.studies.planning.question import Question
 from paleo.studies.training import HOUR, Rates, times
 
 #: What of a plan is the longer, or the more, the longer its step is; and what is less.
-_TIMES = ("step_s", "latency_s", "training_time_s", "cost", "energy_j")
+_TIMES = ("step_s", "latency_s", "ttft_s", "tpot_s", "training_time_s", "cost", "energy_j")
 _RATES = (
     *("samples_per_s", "samples_per_s_per_device"),
-    *("tokens_per_s", "tokens_per_s_per_device"),
+    *("tokens_per_s", "tokens_per_s_per_device", "requests_per_s"),
 )
 
 
@@ -60,6 +61,21 @@ class FoundPlan:
         plan = self.scenario.plan
         return plan.cluster.name if plan.cluster else plan.device.name
 
+    @property
+    def serves_requests(self) -> bool:
+        """Whether it is a deployment of a language model, whose samples are requests."""
+        return FIRST in self.parts
+
+    @property
+    def ttft(self) -> float:
+        """Seconds to a request's first token."""
+        return self.parts[FIRST]
+
+    @property
+    def tpot(self) -> float:
+        """Seconds of each other token of a request."""
+        return self.parts[OTHERS] / max((self.tokens or 1) - 1, 1)
+
     def rate(self, seconds: float | None = None) -> float:
         """Return tokens a second of a device, of a net without samples; at so many seconds."""
         return self.batch * (self.tokens or 1) / (seconds or self.seconds) / self.workers
@@ -99,12 +115,13 @@ class FoundPlan:
         plan, given = self.scenario.plan, dict(self.settings)
         where = "cluster" if plan.cluster else "device"
         given.pop("dp", None)
+        dtype = given.pop("dtype", plan.dtype)
         if "tp" not in given:  # a batch for each is strong scaling's, or weak scaling's
             turns, shared = given.get("accumulate", 1), given.pop("global_batch", None)
             if turns and turns > 1:
                 given["batch_size"] = shared
                 given["scaling"] = "strong"
-        said = [f"--{where}={self.place}", f"--dtype={plan.dtype}"]
+        said = [f"--{where}={self.place}", f"--dtype={dtype}"]
         for name, value in given.items():
             if value is True:
                 said.append(f"--{name}")
@@ -129,6 +146,10 @@ class FoundPlan:
                 "tokens_per_s_per_device": self.tokens * samples / self.workers,
             }
         whole = {"training_time_s": self.time(seconds)} if self.question.is_whole else {}
+        if self.serves_requests:
+            share = seconds / self.seconds
+            rates["requests_per_s"] = samples
+            whole |= {"ttft_s": share * self.ttft, "tpot_s": share * self.tpot}
         return {
             "net": self.scenario.net.name,
             **self.scenario.plan.to_dict("device", "network", "cluster", "cost_model", "dtype"),
@@ -149,6 +170,8 @@ class FoundPlan:
 _USUAL = {
     *(("cp", 1), ("ep", 1), ("interleave", 1), ("zero", 0), ("accumulate", 1), ("pp", 1)),
     *(("recompute", "none"), ("schedule", "1f1b"), ("scheme", "auto"), ("tp", 1)),
+    *(("attention_dp", 1), ("prefill", 0), ("hit_rate", 0.0), ("token_budget", 0)),
+    *(("max_requests", 0), ("server", "vllm")),
 }
 
 
@@ -259,6 +282,8 @@ class Planning(Result):
         """What costs, energies and times are of."""
         if self.question.is_whole:
             return "training"
+        if self.best.serves_requests:
+            return "a million tokens of answers"
         return "a million tokens" if self.best.tokens else "a million samples"
 
     @property
@@ -271,6 +296,9 @@ class Planning(Result):
         if high is None:
             return {}
         slow = {"latency": high, "deadline": best.time(high), "budget": best.cost(high)}
+        if best.serves_requests:
+            share = high / best.seconds
+            slow |= {"ttft": share * best.ttft, "tpot": share * best.tpot}
         return {
             limit.name: value
             for limit in self.question.limits

@@ -23,7 +23,7 @@ from paleo.studies.training import HOUR, Rates, rates_of
 #: Settings of loads that no closed form is of, and of what is no deployment.
 _NOT = ("rate", "cv", "prompts", "length_cv", "seed", "decode", "ttft", "tpot", *OF_OTHERS)
 #: What each scenario is of.
-_PLACES = ("device", "cluster", "network", "cost_model")
+PLACES = ("device", "cluster", "network", "cost_model")
 _MILLION = 1e6
 
 
@@ -135,7 +135,7 @@ def deployments(net: NetLike, **settings: Any) -> Deployments:
     found = found_settings(InferSettings, alone, mistakes, base=SimulateSettings)
     mistakes.raise_as(PaleoError)
     assert model is not None
-    where = {name: given[name] for name in _PLACES if name in given}
+    where = {name: given[name] for name in PLACES if name in given}
     scenarios, _ = asked(model.net, SimulateSettings, {**where, "workers": 1}, mistakes)
     mistakes.raise_as(PaleoError)
     return evaluated(model, [each.plan for each in scenarios], axes, found)

@@ -18,7 +18,7 @@ from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Array, np
 from paleo.step.plan import Plan
 from paleo.step.serving.deployment import Deployment
-from paleo.step.serving.prices import Degrees, StepPrices
+from paleo.step.serving.prices import Degrees, StepPrices, widest
 from paleo.studies.serving.disaggregated import disaggregated
 from paleo.studies.serving.loads import FOR_EACH, cached_share
 from paleo.studies.serving.placing import (
@@ -30,7 +30,6 @@ from paleo.studies.serving.placing import (
     plain_cache,
     prices_of,
     scheduling_of,
-    widest,
 )
 from paleo.studies.serving.steady import Lot, Servers, Steady, closed
 
@@ -75,7 +74,6 @@ class Evaluation:
         self._columns["memory_bytes"] = np.full(self._shape, np.nan)
         self._columns["max_concurrency"] = np.zeros(self._shape, np.int64)
         self._columns["preempts"] = np.zeros(self._shape, bool)
-        self._degrees = {name: np.zeros(self._shape, np.int64) for name in _DEGREES}
         self._types = {name: np.full(self._shape, "", object) for name in _TYPES}
         #: What the arrays of a group are, side by side.
         own = [np.array([*axes[name]]) for name in _ARRAYS]
@@ -98,11 +96,11 @@ class Evaluation:
         for axis, name in enumerate(AXES, 1):
             if name in self._types:
                 found[name] = self._types[name].ravel().astype(str)
-            elif name in self._degrees:
-                found[name] = self._degrees[name].ravel()
             else:
                 values = np.array([0 if value is None else value for value in self.axes[name]])
                 found[name] = self._spread(values[indices[axis]])
+        others = np.maximum(found["ep"], found["attention_dp"])
+        found["tp"] = np.where(found["tp"] > 0, found["tp"], others)
         found["num_workers"] = found.pop("workers")
         return found
 
@@ -125,7 +123,7 @@ class Evaluation:
         """Yield those that can be; of others say why."""
         for p, plan in enumerate(self.plans):
             for (d, dtype), (k, cache) in self._product(_TYPES):
-                weights = dtype or widest(plan)
+                weights = dtype or widest(plan.device)
                 kept = cache or plain_cache(weights)
                 self._types["dtype"][p, d, k] = weights
                 self._types["kv_dtype"][p, d, k] = kept
@@ -164,8 +162,6 @@ class Evaluation:
             tp, pp, ep, groups = (value for _, value in own)
             try:
                 degrees = checked_degrees(tp or max(ep, groups), pp, ep, groups)
-                for name in _DEGREES:
-                    self._degrees[name][at] = getattr(degrees, name)
                 priced(degrees)
             except PaleoError as error:
                 self._note(at, error)

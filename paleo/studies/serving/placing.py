@@ -10,7 +10,7 @@ from typing import Any
 
 from paleo.cluster.frameworks import FRAMEWORKS
 from paleo.cluster.servers import Server
-from paleo.core.errors import HardwareError, Mistakes, PaleoError, SettingError
+from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity
 from paleo.costs.tiled.backends import BACKENDS
@@ -23,7 +23,7 @@ from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
 from paleo.step.plan import Plan
 from paleo.step.serving.deployment import NO_DRAFTS, Deployment, Drafts
-from paleo.step.serving.prices import Degrees, Kernels, StepPrices
+from paleo.step.serving.prices import Degrees, Kernels, StepPrices, widest
 from paleo.step.serving.program import Program, read_program
 from paleo.step.serving.scheduling import Scheduling
 from paleo.step.shortened import Shortened, shortened
@@ -93,7 +93,7 @@ def placed(
     """Return how a model is served on devices of one kind; raises a PaleoError."""
     server: Server = found["server"]
     device = plan.device
-    weights = dtype or widest(plan)
+    weights = dtype or widest(plan.device)
     experts = found["experts_dtype"] or weights
     cache = found["kv_dtype"] or plain_cache(weights)
     kernels = kernels_of(plan, server, weights, experts, cache)
@@ -174,15 +174,6 @@ def kernels_of(plan: Plan, server: Server, weights: str, experts: str, cache: st
 def plain_cache(weights: str) -> str:
     """Return in what a cache is kept where nobody says."""
     return "fp16" if weights == "fp16" else "bf16"
-
-
-def widest(plan: Plan) -> str:
-    """Return bf16, or fp16 where a device has no peak of it."""
-    try:
-        plan.device.peak("bf16")
-    except HardwareError:
-        return "fp16"
-    return "bf16"
 
 
 def check_peak(plan: Plan, name: str) -> None:

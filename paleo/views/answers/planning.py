@@ -64,11 +64,14 @@ def _best(found: Planning) -> str:
         said.pop("dtype")
     things = "tokens" if best.tokens else samples_of(best.scenario.net)
     rates = amounts(at_ends(best.ends, best.rate)[::-1], digits)
-    each = "" if found.question.serves else "/device"
+    each = "" if found.question.serves and not best.serves_requests else "/device"
     rate = f"{about}{rounded(best.rate(), digits)} {things}/s{each}{spread(rates, best.band)}"
     times = spread(durations(best.ends, digits, best.seconds))
     taken = f"{about}{duration(best.seconds, digits)}{times}"
     parts = [rate, f"{taken} a {'batch' if found.question.serves else 'step'}"]
+    if best.serves_requests:
+        first, other = (about + _part(best, seconds) for seconds in (best.ttft, best.tpot))
+        parts = [f"first token {first}", f"then {other} a token", rate]
     if found.question.is_whole:
         length = best.time()
         whole = spread(durations(at_ends(best.ends, best.time), digits, length))
@@ -80,6 +83,13 @@ def _best(found: Planning) -> str:
     if best.memory:
         parts.append(used(float(best.memory), best.capacity))
     return f"Best: {joined(said.values())}: {', '.join(parts)}."
+
+
+def _part(plan: FoundPlan, seconds: float) -> str:
+    """Return a part of a request's time, with the ends that it has where all of it has its own."""
+    digits = plan.scenario.plan.digits
+    ends = at_ends(plan.ends, lambda end: seconds * end / plan.seconds)
+    return f"{duration(seconds, digits)}{spread(durations(ends, digits, seconds))}"
 
 
 def _next(found: Planning, plan: FoundPlan) -> str:
@@ -131,6 +141,8 @@ def _sure(found: Planning) -> str:
     if sure.lead is None:
         return ""
     other = "The next way to divide the step" if not found.question.serves else "The next device"
+    if found.best.serves_requests:
+        other = "The next way to share a copy"
     lead = f"{other} {_behind(found, sure.lead)}"
     if sure.chance is None:
         return f"{lead}; no error band says how sure that is."

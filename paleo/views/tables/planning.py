@@ -23,6 +23,8 @@ PARTS = {
     "weight_casts": "casts of weights",
     "forward": "forward pass",
     "backward": "backward pass",
+    "first_token": "first token",
+    "other_tokens": "other tokens",
 }
 #: A plan behind by less than this share is as good.
 SAME = 0.0005
@@ -31,6 +33,8 @@ _FINE = 0.1
 _SETTINGS = (
     *("num_workers", "tp", "pp", "dp", "cp", "ep", "micro_batch", "batch_size", "global_batch"),
     *("accumulate", "zero", "interleave", "schedule", "sequence_parallel", "recompute", "scheme"),
+    *("attention_dp", "prefill", "kv_dtype", "server", "concurrency", "prompt", "output"),
+    *("hit_rate", "token_budget", "max_requests"),
 )
 #: What is said of a usual value where another has to be told from it.
 _USUAL = {
@@ -41,6 +45,8 @@ _USUAL = {
     "sequence_parallel": "positions not divided",
     "accumulate": "summed up once",
     "recompute": "no recomputation",
+    "attention_dp": "attention of the same requests",
+    "prefill": "prompts beside answers",
 }
 _WHERE = ("net", "device", "network", "cluster", "cost_model", "dtype")
 
@@ -50,7 +56,9 @@ def settings_said(plan: FoundPlan) -> dict[str, str]:
     own = plan.settings
     place = plan.scenario.plan
     on = device_named(plan.place)
-    said = {"place": on, "dtype": place.dtype}
+    said = {"place": on, "dtype": own.get("dtype", place.dtype)}
+    if plan.serves_requests:
+        return said | _deployment_said(plan)
     if not plan.question.serves:
         said["num_workers"] = counted(plan.workers, "device")
     if "tp" not in own:
@@ -74,6 +82,25 @@ def settings_said(plan: FoundPlan) -> dict[str, str]:
         if own["sequence_parallel"] and own["tp"] > 1
         else "",
         "recompute": _recomputed(own["recompute"], usual="no recomputation"),
+    }
+
+
+def _deployment_said(plan: FoundPlan) -> dict[str, str]:
+    """Return the settings of a deployment in words."""
+    own = plan.settings
+    plain = own["dtype"] if own["dtype"] in ("bf16", "fp16") else "bf16"
+    return {
+        "num_workers": counted(plan.workers, "device"),
+        "tp": f"tp {own['tp']}",
+        "pp": _unless(own["pp"], 1, "pp {}"),
+        "ep": _unless(own["ep"], 1, "ep {}"),
+        "attention_dp": _unless(own["attention_dp"], 1, "attention of {} groups"),
+        "prefill": _unless(own["prefill"], 0, "{} for prompts"),
+        "kv_dtype": _unless(own["kv_dtype"], plain, "cache in {}"),
+        "hit_rate": _unless(own.get("hit_rate"), 0, "{:.0%} of prompts cached"),
+        "token_budget": _unless(own.get("token_budget"), 0, "{:,} tokens a step"),
+        "max_requests": _unless(own.get("max_requests"), 0, "up to {:,} requests"),
+        "concurrency": counted(own["concurrency"], "request"),
     }
 
 
@@ -128,6 +155,9 @@ def planning_tables(found: Planning, *, front: bool = False) -> list[Table]:
         Column("label", "plan", for_people=True),
         Column("behind", "" if front else title, for_people=True, right=True),
         Column(time, time.removesuffix("_s"), "s", digits=digits, least_is_best=True),
+        Column("ttft_s", "first\ntoken", "s", digits=digits, least_is_best=True),
+        Column("tpot_s", "other\ntokens", "s", digits=digits, least_is_best=True),
+        *plain("requests_per_s"),
         *plain("samples_per_s", "tokens_per_s", "samples_per_s_per_device"),
         *plain("tokens_per_s_per_device"),
         Column("rate", f"{things}\n/s/device", for_people=True, right=True),
