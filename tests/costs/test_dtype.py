@@ -96,6 +96,8 @@ def test_every_layer_moves_half_the_bytes_in_halves_and_computes_as_much(example
         return  # so are four
     if {"resumes", "stepwise"} & example.keys.keys():
         return  # states that are kept, and probabilities, have 4 bytes in every type
+    if example.kind == "SelectKeys":
+        return  # places have 4 bytes, too
     graph, node = node_of(example)
     half = paleo.Graph(graph.name, graph.nodes, "mixed_fp16")
     for direction in PASSES:

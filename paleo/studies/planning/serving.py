@@ -10,6 +10,7 @@ from paleo.cluster.servers import Server
 from paleo.core.attributes import at_ends
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.core.quantity import np
+from paleo.costs.error_bands import TOKEN
 from paleo.net.graph import typical
 from paleo.step.scenario import Scenario, SimulateSettings
 from paleo.step.serving.prices import widest
@@ -138,7 +139,7 @@ def _of_deployments(
         return none_of(scenario, rates, int(tried.sum()), refused)
     # What does not fit has no times: it is memory alone that it lacks.
     first, whole = (np.nan_to_num(found[name][own]) for name in ("ttft_s", "latency_s"))
-    band = served_band(scenario.plan, "tpot")
+    band = served_band(scenario.plan, server, TOKEN)
     settings = {
         name: found[name][own] for name in _SETTINGS if name in _ALWAYS or found[name].any()
     }

@@ -88,17 +88,17 @@ class Asked:
     @functools.cached_property
     def band(self) -> Band | None:
         """How far the truth may be from seconds a token; None where that is not known."""
-        return served_band(self.plan, self.server, TOKEN)
+        return served_band(self.plan, self.server.name, TOKEN)
 
     @functools.cached_property
     def first_band(self) -> Band | None:
         """The same of the time to a first token."""
-        return served_band(self.plan, self.server, FIRST_TOKEN)
+        return served_band(self.plan, self.server.name, FIRST_TOKEN)
 
 
-def served_band(plan: Plan, server: Server, kind: str) -> Band | None:
+def served_band(plan: Plan, server: str, kind: str) -> Band | None:
     """Return the error band of seconds to a token; None where none is known."""
-    return plan.cost_model.band(Like(kind, INFERENCE, software=server.name), plan.device)
+    return plan.cost_model.band(Like(kind, INFERENCE, software=server), plan.device)
 
 
 @dataclass(frozen=True, eq=False)
