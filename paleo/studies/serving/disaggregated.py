@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from paleo.core.quantity import Quantity, maximum, minimum, where
-from paleo.studies.serving.steady import Lot, Servers, Steady, mean_end
+from paleo.studies.serving.cycles import mean_end
+from paleo.studies.serving.lots import Lot, Servers, Steady
 
 #: Rounds in which the number that decodes is found: seconds of a step grow less than with it.
 _ROUNDS = 24

@@ -21,6 +21,7 @@ from paleo.step.serving.deployment import Deployment
 from paleo.step.serving.prices import Degrees, StepPrices, widest
 from paleo.studies.serving.disaggregated import disaggregated
 from paleo.studies.serving.loads import FOR_EACH, cached_share
+from paleo.studies.serving.lots import Lot, Servers, Steady
 from paleo.studies.serving.placing import (
     Model,
     checked_degrees,
@@ -31,7 +32,7 @@ from paleo.studies.serving.placing import (
     prices_of,
     scheduling_of,
 )
-from paleo.studies.serving.steady import Lot, Servers, Steady, closed
+from paleo.studies.serving.steady import closed
 
 #: What deployments of a group have in common, and what is an array in it.
 _TYPES, _DEGREES = ("dtype", "kv_dtype"), ("tp", "pp", "ep", "attention_dp")

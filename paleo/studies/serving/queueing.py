@@ -20,7 +20,8 @@ from typing import Any
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, where
-from paleo.studies.serving.steady import Lot, Servers, Steady, saturation
+from paleo.studies.serving.lots import Lot, Servers, Steady
+from paleo.studies.serving.steady import closed
 
 #: Rounds in which what decodes at once is found.
 _ROUNDS = 40
@@ -60,7 +61,8 @@ def opened(
     scheduling, step = servers.scheduling, servers.step
     if scheduling.is_static:
         raise SettingError("batching: no closed form of static batches under an open load")
-    largest = saturation(servers, lot)
+    limit = closed(servers, servers.slots(lot) * servers.replicas, lot, in_step=False)
+    largest = limit.requests_per_s
     own = rate / servers.replicas
     stable = rate < largest
     own = where(stable, own, largest / servers.replicas * 0.99)  # for finite arithmetic
@@ -99,7 +101,7 @@ def opened(
         behind = minimum(behind, count) * (prompt_s - decode_s * mixed) / maximum(count, 1)
         # Where prompts go alone, steps of decodes are as many, with those of prompts between them.
         between = mean if mixed else decode_s / maximum(1 - share * prompt_s / mean, 1e-3)
-        between = between + behind
+        between = minimum(between + behind, limit.tpot)
         decodes = minimum(own * count * between, slots)
     alone = step(1, tokens, past, 0, 0)
     busy = 1 - _exp(-(decodes + own * parts * alone))

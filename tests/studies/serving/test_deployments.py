@@ -15,10 +15,11 @@ from paleo.step.declarations import declared
 from paleo.step.scenario import scenario
 from paleo.studies.serving.deployments import Deployments, deployments
 from paleo.studies.serving.disaggregated import disaggregated
+from paleo.studies.serving.lots import Lot, Servers, Steady
 from paleo.studies.serving.placing import Model, find_model, moving_of, placed, scheduling_of
 from paleo.studies.serving.server import Party
 from paleo.studies.serving.settings import InferSettings
-from paleo.studies.serving.steady import Lot, Servers, Steady, closed
+from paleo.studies.serving.steady import closed
 
 NET = "llama3_2_1b"
 #: Prompts of less than a step's tokens and of more, few clients and more than run at once.

@@ -9,9 +9,9 @@ from serving import LinearEngine
 from paleo.step.serving.scheduling import Scheduling
 from paleo.studies.serving.disaggregated import disaggregated, saturation
 from paleo.studies.serving.loads import closed_load
+from paleo.studies.serving.lots import Lot, Servers
 from paleo.studies.serving.scheduler import Link, serve
 from paleo.studies.serving.server import Party
-from paleo.studies.serving.steady import Lot, Servers
 
 #: A step takes a second, and a hundredth for each token.
 ENGINE = LinearEngine(a=1.0, b=0.01, c=0.0, d=0.0)

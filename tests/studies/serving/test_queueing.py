@@ -9,10 +9,10 @@ from serving import LinearEngine
 from paleo.core.errors import SettingError
 from paleo.step.serving.scheduling import Scheduling
 from paleo.studies.serving.loads import Lognormal, open_load
+from paleo.studies.serving.lots import Lot, Servers
 from paleo.studies.serving.queueing import opened
 from paleo.studies.serving.scheduler import serve
 from paleo.studies.serving.server import Party
-from paleo.studies.serving.steady import Lot, Servers
 
 SERVERS = Servers.of(Party(LinearEngine()))
 LOT = Lot(1000, 256)
