@@ -10,7 +10,14 @@ import pytest
 
 from paleo.cli.main import cli
 
-QUICK = ("infer", "llama3_2_1b", "--device=H100_SXM", "--prompt=512", "--output=32")
+QUICK = (
+    "infer",
+    "llama3_2_1b",
+    "--device=H100_SXM",
+    "--prompt=512",
+    "--length_cv=0",
+    "--output=32",
+)
 
 
 def call(*arguments: str, status: int = 0) -> str:

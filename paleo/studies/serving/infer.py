@@ -14,6 +14,7 @@ from paleo.step.declarations import check_names, declared
 from paleo.step.plan import Plan
 from paleo.step.scenario import SimulateSettings, asked
 from paleo.step.settings import found_settings
+from paleo.studies.serving import disaggregated
 from paleo.studies.serving.answers import Asked, Phase, Serving
 from paleo.studies.serving.loads import (
     CONCURRENCY,
@@ -25,6 +26,7 @@ from paleo.studies.serving.loads import (
     closed_load,
     open_load,
 )
+from paleo.studies.serving.lots import Lot, Servers
 from paleo.studies.serving.placing import (
     OF_PREFILL,
     Model,
@@ -37,6 +39,7 @@ from paleo.studies.serving.placing import (
 from paleo.studies.serving.scheduler import Link, serve
 from paleo.studies.serving.server import Party
 from paleo.studies.serving.settings import DEFAULT_DEVICE, OF_OTHERS, InferSettings
+from paleo.studies.serving.steady import saturation
 from paleo.studies.serving.traces import read_trace
 
 #: Requests that are simulated at a rate.
@@ -105,9 +108,12 @@ def _check_positions(
     mistakes: Mistakes,
 ) -> None:
     """Note where a prompt and its answer are longer than the positions of a model."""
-    longest = max((int((load.prompt + load.output).max()) for _, _, load in loads), default=0)
+    if found["prompts"] is None:
+        where, longest = "prompt: ", found["prompt"] + found["output"]
+    else:
+        where = f"{found['prompts']}: "
+        longest = max(int((load.prompt + load.output).max()) for _, _, load in loads)
     if longest > most:
-        where = f"{found['prompts']}: " if found["prompts"] is not None else "prompt: "
         mistakes.add(
             f"{where}{longest:,} tokens with the answer are more than the {most:,} positions of "
             f"{model.net.name}"
@@ -196,7 +202,7 @@ def _answer(
     if one.prefill:
         prefill = Party(one.prefill, scheduling_of(one.prefill, *how), one.prefill_copies)
         link = _link(one)
-    most = _most_rate(one, load) if rate is not None else None
+    most = _most_rate(party, prefill, link, load) if rate is not None else None
     served = serve(load, party, prefill, link)
     prompt = max(round(float((load.prompt - load.cached).mean())), 1)
     of_prompts = one.prefill or one.deployment
@@ -215,19 +221,15 @@ def _answer(
     )
 
 
-def _most_rate(one: Asked, load: Load) -> float:
-    """Return the rate at which the servers are always busy with as many requests as they take."""
-    prompt, output = float((load.prompt - load.cached).mean()), float(load.output.mean())
-    whole = round(float((load.prompt + load.output).mean()))
-    deployment = one.deployment
-    groups = deployment.prices.degrees.attention_dp
-    most = min(deployment.memory.most_requests(whole) * groups, deployment.limits.requests * groups)
-    keys = float(load.prompt.mean()) + output / 2
-    step = deployment.seconds([], most, round(most * keys))
-    alone = (one.prefill or deployment).seconds([(round(max(prompt, 1)), 0)], 0, 0)
-    if one.prefill:
-        return min(one.copies * most / (output * step), one.prefill_copies / alone)
-    return one.copies / (output * step / most + alone)
+def _most_rate(party: Party, prefill: Party | None, link: Link | None, load: Load) -> float:
+    """Return the requests a second that are served if there are always some that wait."""
+    lot, servers = Lot.of(load), Servers.of(party)
+    if prefill is None or link is None:
+        return float(saturation(servers, lot))
+    moving = link.seconds(round(float(lot.prompt)))
+    return float(
+        disaggregated.saturation(Servers.of(prefill), servers, lot, moving, lanes=link.lanes)
+    )
 
 
 def _link(one: Asked) -> Link:

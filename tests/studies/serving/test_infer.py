@@ -15,7 +15,7 @@ from paleo.step.serving.deployment import Drafts
 from paleo.studies.serving.answers import Serving
 
 #: A small model, so that tests are quick.
-SMALL: dict[str, Any] = {"device": "H100_SXM", "prompt": 512, "output": 32}
+SMALL: dict[str, Any] = {"device": "H100_SXM", "prompt": 512, "output": 32, "length_cv": 0}
 
 
 def one(net: str = "llama3_2_1b", **settings: Any) -> Serving:
