@@ -38,6 +38,34 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"pp": [1, 2], "micro_batch": [4, 8], "zero": [0, 1], "global_batch": 256},
     ),
 }
+#: Hugging Face's models, whose layers are composed of steps: handed over by the host, which prices
+#: every block, and recorded as graphs, of which a few stand for all. One has a norm of means and a
+#: GELU of its own, the other rotary embeddings and a gate; the latter casts its parameters.
+COMPOSED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "gpt2": (
+        {"cluster": "dgx_a100", "workers": 8, "dtype": "bf16"},
+        {
+            "tp": [1, 2],
+            "pp": [1, 2],
+            "micro_batch": [1, 4],
+            "recompute": ["none", "full"],
+            "zero": [0, 3],
+            "global_batch": 32,
+        },
+    ),
+    "llama3_2_1b": (
+        {"cluster": "dgx_h100", "workers": 8, "dtype": "mixed_bf16", "graphs": True},
+        {
+            "tp": [1, 2],
+            "pp": [1, 2],
+            "micro_batch": [1, 2],
+            "recompute": ["none", "full"],
+            "zero": [0, 1, 2],
+            "interleave": [1, 2],
+            "global_batch": 32,
+        },
+    ),
+}
 LARGE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gpt3_175b": (
         {"cluster": "dgx_a100", "workers": 1024, "dtype": "bf16", "schedule": "zero_bubble"},
@@ -84,6 +112,19 @@ def test_plans_are_those_of_one_plan_at_a_time(net: str) -> None:
     found = assert_equal_one_by_one(net, fixed, axes, 8)
     sizes = [len(value) if isinstance(value, list) else 1 for value in axes.values()]
     assert len(found) == np.prod(sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("net", COMPOSED)
+def test_plans_of_transformers_are_those_of_one_plan_at_a_time(net: str) -> None:
+    fixed, axes = COMPOSED[net]
+    fixed = fixed | {"optimizer": "adamw", "framework": "transformers"}
+    found = assert_equal_one_by_one(net, fixed, axes, 4)
+    # What is composed keeps more, which shows where activations are what is most.
+    plain = paleo.plans(net, **fixed | {"framework": "pytorch"}, **axes)
+    assert (found.memory_bytes >= plain.memory_bytes)[found.valid].all()
+    large = found.valid & (found["recompute"] == "none") & (found["micro_batch"] > 1)
+    assert (found.memory_bytes > plain.memory_bytes)[large & (found["pp"] == 1)].all()
 
 
 @pytest.mark.slow
