@@ -310,11 +310,16 @@ class RepeatedStages:
         """Return the bytes that a stage keeps of a micro-batch at least, as `kept` of its sizes.
 
         A unit keeps wherever it stands what it keeps alone, but for what comes in; what comes in
-        order is copied no more than what does not. The units that are most are counted.
+        order is copied no more than what does not. Of units of the kind that is most, what one
+        makes that the next keeps counts, too.
         """
-        kinds = Counter(self._kinds[self._index[unit]] for unit in itertools.chain(*chunks))
-        (kind, count), *_ = kinds.most_common(1)
-        return count * self._of_kinds((kind,)).kept
+        kinds = [[self._kinds[self._index[unit]] for unit in units] for units in chunks]
+        (kind, count), *_ = Counter(itertools.chain(*kinds)).most_common(1)
+        pairs = sum(both == (kind, kind) for each in kinds for both in itertools.pairwise(each))
+        alone = self._of_kinds((kind,)).kept
+        if not pairs:
+            return count * alone
+        return count * alone + pairs * np.maximum(self._of_kinds((kind, kind)).kept - 2 * alone, 0)
 
     def _are_apart(self, chunks: Sequence[range]) -> bool:
         """Tell whether chunks of a stage have nothing in common, so that each passes by itself."""
