@@ -7,9 +7,10 @@ passes take as long as that at least; what is exchanged once a step, what no bac
 Messages between stages, and adding gradients up, come on top of it, as the update does.
 
 Memory: the fullest stage has the mean of all stages' parameters at least. What lasts from step to
-step, and gradients at the update, go with them. And the first stage keeps what each block keeps by
-itself, of all micro-batches in flight, at the end of the last one's forward pass; then parameters
-that are gathered once, or cast anew, are there, too, and gradients if it is not the first to end.
+step, and gradients at the update, go with them. And a stage keeps what each block keeps by itself,
+of all micro-batches in flight, at the end of the last one's forward pass; then parameters that are
+gathered, or cast anew, are there, too, and gradients unless it is the first that comes back. Looked
+at are the first stage, which has most in flight, and the first that has most blocks.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import functools
 import itertools
 from typing import Any
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Array, Quantity, is_array, maximum, minimum, np
 from paleo.step.divided_net import DividedNet
-from paleo.step.memory.stage import Lasting, Sharing, slack_of, whole_bytes
+from paleo.step.memory.stage import Sharing, slack_of, whole_bytes
 from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
 from paleo.step.plan_grid import Batches, Besides
@@ -30,6 +32,14 @@ from paleo.studies.plan_evaluation import Group
 
 #: Where nothing is known but what stages compute.
 _NOTHING = Besides()
+
+
+class _Stage(NamedTuple):
+    """A stage that is looked at: the units of each of its chunks, and its parameters."""
+
+    number: int
+    chunks: list[range]
+    params: int
 
 
 class Bounds:
@@ -42,16 +52,18 @@ class Bounds:
         stages = self._mesh.pp
         index = divided.index
         dealt = dealt_out(divided.graph.name, len(index), stages, self._chunks, plan.stages)
-        ends = [*itertools.accumulate(dealt)]
-        #: The units of each chunk of the first stage, and the most that a stage has.
-        self._first = [range(ends[i] - dealt[i], ends[i]) for i in range(0, len(ends), stages)]
-        self._most = max(sum(dealt[stage::stages]) for stage in range(stages))
+        per_stage = [sum(dealt[stage::stages]) for stage in range(stages)]
+        self._most = max(per_stage)
         per_unit, *_ = divided.whole
-        #: The parameters of the first stage, and of the mean of all.
-        self._params = sum(per_unit[index[unit]] for units in self._first for unit in units)
+        ends = [*itertools.accumulate(dealt)]
+        self._stages = []
+        for number in sorted({0, per_stage.index(self._most)}):
+            own = [range(ends[i] - dealt[i], ends[i]) for i in range(number, len(ends), stages)]
+            params = sum(per_unit[index[unit]] for units in own for unit in units)
+            self._stages.append(_Stage(number, own, params))
         self._mean = sum(per_unit[unit] for unit in index) // stages
-        self._there = functools.cache(self._lasting)
-        self._in_flight = functools.cache(self._kept)
+        self._smallest = min(per_unit)
+        self._kept = functools.cache(self._least_kept)
 
     def seconds(
         self, recompute: Recompute, batches: Batches, zero: int = 0, besides: Besides = _NOTHING
@@ -85,30 +97,37 @@ class Bounds:
         return least + slack_of(least, self._plan.slack)
 
     def memory(self, recompute: Recompute, zero: int, batches: Batches) -> Array:
-        """Return the least bytes that the first stage may take, by micro-batch and column."""
-        how, precision = self._sharing(zero).how, self.divided.graph.precision
-        there = self._there(zero)
+        """Return the least bytes that the stages looked at may take, by micro-batch and column."""
+        k = np.searchsorted(self.divided.micro_batches, batches.sizes)
+        kept = self._kept(recompute)
+        each = [
+            self._taken(stage, zero, batches.counts, own[k][:, None])
+            for stage, own in zip(self._stages, kept, strict=True)
+        ]
+        found = functools.reduce(maximum, each)
+        return np.asarray(found + slack_of(found, self._plan.slack))
+
+    def _taken(self, stage: _Stage, zero: int, counts: Array, kept: Array) -> Quantity:
+        """Return the least bytes that a stage takes which keeps so many of a micro-batch."""
+        sharing, precision = self._sharing(zero), self.divided.graph.precision
+        how, there = sharing.how, self.divided.lasting(stage.params, sharing)
         stays, gradients = there.stays, there.parts["gradients"]
         if how.zero == 2:
             stays += there.whole  # gathered for all of a micro-batch
+        elif how.zero == 3 and stage.number + 1 < self._mesh.pp:
+            # The last unit's, and their buffer.
+            stays += precision.element_size * min(2 * self._smallest, stage.params)
         elif not how.zero and precision.is_mixed:
-            stays += precision.element_size * self._params  # a copy that layers read
-        k = np.searchsorted(self.divided.micro_batches, batches.sizes)
-        counts = batches.counts
-        kept = self._in_flight(recompute)[k][:, None]
-        in_flight = self._pipeline.in_flight(0, self._mesh.pp, counts, self._chunks)
+            stays += precision.element_size * stage.params  # a copy that layers read
+        in_flight = self._pipeline.in_flight(stage.number, self._mesh.pp, counts, self._chunks)
         # Of later micro-batches gradients are there, and one less may be in flight.
         later = np.where(counts > 1, minimum(in_flight, counts - 1) * kept + gradients, 0)
-        most = maximum(in_flight * kept + gradients * how.in_buckets, later)
-        found = stays + whole_bytes(most)
-        return np.asarray(found + slack_of(found, self._plan.slack))
+        return stays + whole_bytes(maximum(in_flight * kept + gradients * how.in_buckets, later))
 
-    def _kept(self, recompute: Recompute) -> Array:
-        """Return the least bytes that the first stage keeps of each micro-batch."""
-        return self.divided.repeated(recompute).least_kept(self._first)
-
-    def _lasting(self, zero: int) -> Lasting:
-        return self.divided.lasting(self._params, self._sharing(zero))
+    def _least_kept(self, recompute: Recompute) -> list[Array]:
+        """Return the least bytes that the stages looked at keep of each micro-batch."""
+        repeated = self.divided.repeated(recompute)
+        return [repeated.least_kept(stage.chunks) for stage in self._stages]
 
     def _sharing(self, zero: int) -> Sharing:
         """Return how devices share parameters, a single micro-batch passing them."""
