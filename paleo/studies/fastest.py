@@ -116,7 +116,7 @@ def fastest(evaluation: Evaluation, count: int) -> Array:
 def _followed_up(evaluation: Evaluation, candidate: _Candidate, count: int) -> Iterator[_Candidate]:
     """Yield what comes of bounded plans, or of priced ones: as many as are asked for, at most."""
     if candidate.bounded and not candidate.exchanges:
-        yield from _exchanging(candidate.bounded)
+        yield from _exchanging(candidate.bounded, evaluation.plan.device.memory_capacity)
     elif candidate.bounded:
         yield from _priced(candidate.bounded)
     if candidate.priced:
@@ -133,33 +133,29 @@ def _bounded(evaluation: Evaluation) -> Iterator[_Candidate]:
             evaluation.note(group, error)
             continue
         zeros = [z for z in group.zeros if capacity is None or bounds.lasting(z) <= capacity]
-        dealt = functools.cache(functools.partial(evaluation.dealt, group))
-        for recompute, same in evaluation.meant(bounds.divided).items():
-            may_fit: list[dict[int, Array]] = [{} for _ in group.blocks]
-            for (i, (batches, _)), zero in itertools.product(enumerate(group.blocks), zeros):
-                fits = batches.can_be
-                if capacity is not None:
-                    fits = fits & (bounds.memory(recompute, zero, batches) <= capacity)
-                if fits.any():
-                    may_fit[i][zero] = fits
-            found = _Bounded(group, bounds, dealt, recompute, same, may_fit)
-            if any(may_fit):
+        if zeros:
+            dealt = functools.cache(functools.partial(evaluation.dealt, group))
+            may_fit = [dict.fromkeys(zeros, batches.can_be) for batches, _ in group.blocks]
+            for recompute, same in evaluation.meant(bounds.divided).items():
+                found = _Bounded(group, bounds, dealt, recompute, same, may_fit)
                 rate = found.most_samples(functools.partial(bounds.seconds, recompute))
                 yield _Candidate(rate, found)
 
 
-def _exchanging(bounded: _Bounded) -> Iterator[_Candidate]:
-    """Yield bounded plans by ZeRO, with what they have at most where their messages are counted."""
-    for zero in bounded.group.zeros:
-        own = [{zero: fits[zero]} if zero in fits else {} for fits in bounded.may_fit]
+def _exchanging(bounded: _Bounded, capacity: float | None) -> Iterator[_Candidate]:
+    """Yield bounded plans that may fit by ZeRO, with what they have at most if messages count."""
+    group, bounds, dealt, recompute, _, may_fit = bounded
+    for zero in may_fit[0]:
+        own = []
+        for batches, _ in group.blocks:
+            fits = batches.can_be
+            if capacity is not None:
+                fits = fits & (bounds.memory(recompute, zero, batches) <= capacity)
+            own.append({zero: fits} if fits.any() else {})
         if any(own):
             only = bounded._replace(may_fit=own)
-            least = functools.partial(
-                bounded.bounds.seconds,
-                bounded.recompute,
-                zero=zero,
-                besides=bounded.dealt().besides(zero),
-            )
+            besides = dealt().besides(zero)
+            least = functools.partial(bounds.seconds, recompute, zero=zero, besides=besides)
             yield _Candidate(only.most_samples(least), only, exchanges=True)
 
 
