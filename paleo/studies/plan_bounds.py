@@ -20,7 +20,7 @@ import itertools
 from typing import Any
 
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Array, Quantity, is_array, maximum, minimum, np
+from paleo.core.quantity import Array, Quantity, maximum, minimum, np
 from paleo.step.divided_net import DividedNet
 from paleo.step.memory.stage import Sharing, slack_of, whole_bytes
 from paleo.step.pipelines import PIPELINES
@@ -74,10 +74,10 @@ class Bounds:
         """
         stages, counts = self._mesh.pp, batches.counts
         k = np.searchsorted(self.divided.micro_batches, batches.sizes)
-        least = (each[k][:, None] for each in self.divided.least(recompute))
+        least: Any = (each[k][:, None] for each in self.divided.least(recompute))
         ahead, back, sent_ahead, sent_back, shortest = least
         gather, within, passed, added = besides
-        passed = passed[k][:, None] if is_array(passed) else passed
+        passed = np.broadcast_to(passed, len(self.divided.micro_batches))[k][:, None]
         more = (counts - 1) * added
         if zero == 3:
             ahead, back = maximum(ahead, gather), maximum(back, gather + within)

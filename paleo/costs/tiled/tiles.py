@@ -309,14 +309,14 @@ class Products(NamedTuple):
 
         For large M, where one tile is quickest for certain, no other is tried.
         """
-        count, fixed = math.prod(shape), (*self[1:2], self.times, self.rate, self.load_rate)
-        fixed += (self.filling, self.powered, self.vectors, self.least_tile)
-        fixed += (self.k,) if self.unit.is_matrix else ()
+        fixed = [self.n, self.times, self.rate, self.load_rate, self.filling, self.powered]
+        fixed += [self.vectors, self.least_tile, *([self.k] if self.unit.is_matrix else [])]
         if any(map(is_array, fixed)) or self.vectors or self.least_tile:
             return self._quickest_of_arrays(splits, shape)
         tile, least = self._settled(splits[0])
         is_large = np.broadcast_to(self.m, shape) >= least
         large = np.flatnonzero(is_large)
+        count = is_large.size
         if 2 * len(large) < count:
             return self._quickest_of_arrays(splits, shape)
         alone = self._replace(unit=self.unit._replace(tiles=(tile,)))
@@ -324,13 +324,14 @@ class Products(NamedTuple):
             return alone._quickest_of_arrays(splits, shape)
         parts = ((alone, large), (self, np.flatnonzero(~is_large)))
         each = [
-            own._at(where, shape)._quickest_of_arrays(splits, where.shape) for own, where in parts
+            those._at(where, shape)._quickest_of_arrays(splits, where.shape)
+            for those, where in parts
         ]
-        found = Found(*np.empty((3, *shape)))
-        for values, all_of in zip(zip(*each, strict=True), found[:3], strict=False):
-            for value, (_, where) in zip(values, parts, strict=True):
-                all_of.ravel()[where] = value
-        return found
+        whole = np.empty((3, count))
+        for own, (_, where) in zip(each, parts, strict=True):
+            for all_of, value in zip(whole, own[:3], strict=True):
+                all_of[where] = value
+        return Found(*whole.reshape(3, *shape))
 
     def _at(self, places: Array, shape: tuple[int, ...]) -> Products:
         """Return the products at these places of them, in the order of memory."""
@@ -347,11 +348,13 @@ class Products(NamedTuple):
         M / rows are the tiles along M at least, of the quickest one more at most; and waves are as
         many as tiles fill, of the quickest one more. M is all that varies.
         """
-        large = self._replace(m=max(max(tile) for tile in self.unit.tiles) * 1.0)
-        depth = self.split(parts).depth
+        most = float(max(max(tile) for tile in self.unit.tiles))
+        large = self._replace(m=most)
+        depth: Any = self.split(parts).depth
         ranked: list[tuple[float, float, float, tuple[int, int]]] = []
         for rows, columns in self.unit.tiles:
             tiling: Any = large.tiled(rows, columns)
+            each: Any
             if self.unit.is_matrix:
                 each = depth * tiling.element + tiling.written
             else:
@@ -365,7 +368,7 @@ class Products(NamedTuple):
         (slope, more, filled, tile), *others = sorted(ranked)
         gap = min((other[0] for other in others), default=math.inf) * _MARGIN - slope
         least = more / gap if gap > 0 else math.inf
-        return tile, max(least, filled, large.m)  # type: ignore[type-var, return-value]
+        return tile, max(least, filled, most)
 
     def _quickest_of_numbers(self, splits: tuple[int, ...]) -> Found:
         tilings = [
