@@ -24,7 +24,7 @@ from paleo.core.operations import (
     Pooling,
     Stream,
 )
-from paleo.core.quantity import Array, Quantity, has_arrays, identity, is_array, np, product, total
+from paleo.core.quantity import Quantity, has_arrays, identity, is_array, np, product, total
 from paleo.core.window import Axis
 from paleo.costs.convolutions.libraries import ASKED
 from paleo.costs.model import Target
@@ -107,16 +107,20 @@ def price_stacked(
     forms: dict[Hashable, list[int]] = {}
     for place, each in enumerate(apart):
         forms.setdefault(each.form, []).append(place)
-    found: list[Array] = []
+    found: list[tuple[tuple[int, ...], Time]] = []
     for places in forms.values():
         found += _priced([apart[place] for place in places], price, decides)
-    shape = np.broadcast_shapes(*(parts.shape[2:] for parts in found))
+    shape = np.broadcast_shapes(*(tuple(own) for (_, *own), _ in found))
     all_parts = np.empty((len(Time._fields), len(apart), *shape))
     rest = itertools.chain(*forms.values())
-    for parts in found:
-        places = list(itertools.islice(rest, parts.shape[1]))
-        missing = range(2, 2 + all_parts.ndim - parts.ndim)
-        all_parts[:, places] = np.expand_dims(parts, tuple(missing))
+    for (count, *own), time in found:
+        places = list(itertools.islice(rest, count))
+        missing = (1,) * (len(shape) - len(own))
+        for all_of, part in zip(all_parts, time, strict=True):
+            if count == 1:
+                all_of[places[0]] = part
+            else:
+                all_of[places] = np.broadcast_to(part, (count, *own)).reshape(count, *missing, *own)
     times = StackedTimes(all_parts)
     if len(distinct) == len(operations):
         return times
@@ -126,17 +130,17 @@ def price_stacked(
 
 def _priced(
     alike: list[_Apart], price: Callable[[Operation], Time], decides: Decides | None
-) -> Iterator[Array]:
+) -> Iterator[tuple[tuple[int, ...], Time]]:
     """Yield the times of these operations of one form, some in succession at a time.
 
-    They are arrays, the parts of a time by operations.
+    The parts of each can be made the shape that comes with it: how many there are, then their own.
     """
     columns = list(zip(*(each.sizes for each in alike), strict=True))
     varied = [column for column in columns if not _NUMBERS.issuperset(map(type, column))]
     shapes = {size.shape for column in varied for size in column if type(size) not in _NUMBERS}
     shape = next(iter(shapes), ())
     if not columns:  # they are equal
-        yield _alone(price(alike[0].operation)).repeat(len(alike), axis=1)
+        yield _alone(price(alike[0].operation), len(alike))
         return
     if len(shapes) > 1 or len(alike) < (2 if shape else _LEAST):
         yield from (_alone(price(each.operation)) for each in alike)
@@ -146,20 +150,12 @@ def _priced(
         count = min(rows, len(alike) - first)
         sizes = (_stacked(column[first : first + rows], shape) for column in columns)
         operation = _joined(alike[first].operation, iter(sizes), decides)
-        yield _parts(price(operation), (count, *shape))
+        yield (count, *shape), price(operation)
 
 
-def _alone(time: Time) -> Array:
-    """Return the parts of the time of a single operation."""
-    return _parts(time, (1, *np.broadcast_shapes(*map(np.shape, time))))
-
-
-def _parts(time: Time, shape: tuple[int, ...]) -> Array:
-    """Return the parts of a time as one array, each of this shape."""
-    parts = np.empty((len(time), *shape))
-    for i, part in enumerate(time):
-        parts[i] = part
-    return parts
+def _alone(time: Time, count: int = 1) -> tuple[tuple[int, ...], Time]:
+    """Return the time of an operation, and of so many equal ones, with its shape."""
+    return (count, *np.broadcast_shapes(*map(np.shape, time))), time
 
 
 def _stacked(sizes: tuple[Any, ...], shape: tuple[int, ...]) -> Quantity:

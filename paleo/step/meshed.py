@@ -182,7 +182,7 @@ class Meshed:
         """
         if self.plan.zero < 3 or self._copies == 1:
             return 0.0, 0.0
-        gather, within, _ = (each / stage.blocks for each in self._sharing(stage))
+        gather, within, _ = (each / stage.blocks for each in self.sharing(stage))
         ahead = self._exposed(gather, stage.forward / stage.blocks, stage.blocks)
         back = (stage.backward + stage.again) / stage.blocks
         return ahead, self._exposed(gather + within, back, stage.blocks)
@@ -199,7 +199,7 @@ class Meshed:
             return count * (message + after)
         return message + after + (count - 1) * maximum(maximum(message, after) - computed, 0.0)
 
-    def _sharing(self, stage: Stage) -> tuple[Quantity, Quantity, Quantity]:
+    def sharing(self, stage: Stage) -> tuple[Quantity, Quantity, Quantity]:
         """Return the seconds of gathering parameters, and of dealing out sums of gradients.
 
         Those in groups that divide them, and those across groups, if there are several.
@@ -338,7 +338,7 @@ class Meshed:
         """
         hidden = self._hidden(device, batches)
         messages = device.messages(hidden / batches if some(hidden != 0) else 0.0)
-        adding = (batches / device.held - 1) * self._added(device)
+        adding = (batches / device.held - 1) * self.added(device)
         return {
             "forward": batches * device.forward,
             RECOMPUTATION: batches * device.again,
@@ -364,7 +364,7 @@ class Meshed:
         pairs = self.pipeline.pairs(device.number, self.count, batches)
         return pairs * (device.work.seconds - device.work.together) if pairs else 0.0
 
-    def _added(self, stage: Stage) -> Quantity:
+    def added(self, stage: Stage) -> Quantity:
         """Return the seconds in which a micro-batch adds its gradients to those before."""
         key = self.plan.encoding.size * stage.num_params, stage.num_tensors
         if key not in self.part.adding:
@@ -389,7 +389,7 @@ class Meshed:
         if not plan.zero:
             whole = self._among_replicas(stage, plan.encoding.size, Collecting.ALL_REDUCE)
             return self._exposed(whole / count, beside / count, count)
-        gather, within, across = self._sharing(stage)
+        gather, within, across = self.sharing(stage)
         if plan.zero == 3:  # blocks have exchanged theirs as they were computed
             count, within = stage.blocks, gather + within
         alone, last = (

@@ -138,6 +138,20 @@ def _waits_for_host(plan: Plan) -> bool:
     return bool(largest(plan.cost_model.host(plan.target)) or largest(start))
 
 
+class Besides(NamedTuple):
+    """What stages spend besides computing, in seconds.
+
+    All together in gathering parameters once, in dealing out the sums of gradients in groups that
+    divide them, and of a micro-batch, one way, in messages to each other; and each, at least, in
+    adding a micro-batch's gradients to those before.
+    """
+
+    gather: Quantity = 0.0
+    within: Quantity = 0.0
+    passed: Quantity = 0.0
+    added: Quantity = 0.0
+
+
 class _Meshed(Meshed):
     """A mesh whose groups are found once, and messages between stages once for all meshes."""
 
@@ -206,6 +220,8 @@ class Dealt:
         self.passed = self.meshed.handed_on(self._sizes)
         self.sums = functools.cache(self._sums)
         self._meshes: dict[int, _Meshed] = {}
+        #: Those whose devices divide something exchange the same.
+        self._besides: dict[bool, Besides] = {}
         self._known_turns: dict[Any, list[_Turns]] = {}
 
     def _units(self, stage: int) -> list[range]:
@@ -386,6 +402,16 @@ class Dealt:
             ),
         }
 
+    def besides(self, zero: int) -> Besides:
+        """Return what stages spend besides computing, under a ZeRO."""
+        if (zero > 0) not in self._besides:
+            meshed, (_, kinds) = self._at(zero), self.alike
+            each = [meshed.sharing(stage)[:2] for stage in self.stages]
+            gather, within = (total(each[kind][place] for kind in kinds) for place in (0, 1))
+            added = min(meshed.added(stage) for stage in self.stages)
+            self._besides[zero > 0] = Besides(gather, within, total(self.passed), added)
+        return self._besides[zero > 0]
+
     def _update(self, meshed: Meshed, stage: Stage) -> Any:
         key = stage.num_params, stage.num_tensors, stage.experts, meshed.plan.zero, self.mesh
         if key not in self.divided.updates:
@@ -418,31 +444,6 @@ class Dealt:
                 batches, most, same = batches[firsts], most[:, firsts], again.ravel()[same]
             found.append(_Turns(places, same, batches, most[:pp], most[pp:]))
         return found
-
-    def least_memory(
-        self, recompute: Recompute, zero: int, batches: Batches, part: slice = slice(None)
-    ) -> Array:
-        """Return no more bytes than the first stage of each plan takes: see `memory`.
-
-        Those are what is there all the time, gradients if they are in buckets from the start, and
-        what all micro-batches in flight keep, at the end of the last one's forward pass.
-        """
-        k = np.searchsorted(self.divided.micro_batches, batches.sizes)
-        counts, stage, meshed = batches.counts[:, part], self.stages[0], self._at(zero)
-        kept = self.divided.repeated(recompute).least_kept(self._units(0))[k][:, None]
-        in_flight = meshed.pipeline.in_flight(0, self.mesh.pp, counts, self.plan.interleave)
-        sharing = Sharing(
-            zero=zero,
-            own=functools.partial(meshed.own, stage),
-            is_shared=self.mesh.replicas > 1,
-            batches=1,
-            in_flight=1,
-            buckets_apart=meshed.plan.software.exchange.copies > 0,
-        )
-        there = self.divided.lasting(stage.num_params, sharing)
-        gradients = there.parts["gradients"] if sharing.how.in_buckets else 0
-        found = there.stays + gradients + in_flight * kept
-        return np.asarray(found + slack_of(found, meshed.plan.slack))
 
     def memory(
         self,

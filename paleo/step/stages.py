@@ -132,7 +132,8 @@ def _passed(graph: Graph, bounds: tuple[int, ...]) -> list[list[int]]:
     return found
 
 
-def _evenly(count: int, parts: int) -> list[int]:
+@functools.lru_cache
+def _evenly(count: int, parts: int) -> tuple[int, ...]:
     """Return as many for each part; the first ones have one less where they do not divide.
 
     The last one, too, if more than one has: what stands before and behind blocks is theirs.
@@ -142,7 +143,7 @@ def _evenly(count: int, parts: int) -> list[int]:
     middle = sorted(range(parts), key=lambda i: (i in (0, parts - 1), i))
     for i in middle[:more]:
         counts[i] += 1
-    return counts
+    return tuple(counts)
 
 
 def _balanced(seconds: Sequence[float], parts: int) -> list[int]:

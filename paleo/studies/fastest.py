@@ -1,18 +1,10 @@
 """The best of many plans by branch and bound.
 
 The most promising come first, until as many plans are found as are asked for: first groups of one
-mesh and as many chunks, by the samples a second that they may have at most, then those of their
-plans that may fit, by what they have; only then is it looked how much memory these take. What may
-be follows from bounds that hold of every plan.
-
-Time: a stage is busy for as long as the mean of all stages at least, and as long as the most blocks
-that a stage has take, each as long as the shortest; what a pipeline waits at least follows from
-that (`Pipeline.least`). What is computed again, messages between stages, exchanges of gradients and
-the update come on top of it.
-
-Memory: the fullest stage has the mean of all stages' parameters at least. What lasts from step to
-step, and gradients at the update, go with them. And the first stage keeps what each block keeps by
-itself, of all micro-batches in flight (`Dealt.least_memory`).
+mesh, as many chunks and one recomputation, by the samples a second that those may have at most that
+may fit, then their plans, by what they have; only then is it looked how much memory these take.
+What may be follows from bounds that hold of every plan
+(paleo.studies.plan_bounds): first of what is computed alone, then of messages, too.
 """
 
 from __future__ import annotations
@@ -20,42 +12,43 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from paleo.core.errors import PaleoError
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Array, Quantity, maximum, np
-from paleo.step.divided_net import DividedNet
-from paleo.step.memory.stage import Sharing, slack_of
-from paleo.step.pipelines import PIPELINES
-from paleo.step.plan import Plan
+from paleo.core.quantity import Array, np
 from paleo.step.plan_grid import Batches, Columns, Dealt
 from paleo.step.recompute import Recompute
-from paleo.step.stages import dealt_out
+from paleo.studies.plan_bounds import Bounds
 from paleo.studies.plan_evaluation import Evaluation, Group
 
 #: Sums of floats in another order differ by less than this.
 _ROUNDING = 1e-9
 
 
-class _Candidate(NamedTuple):
-    """Plans of which none has more samples a second, or, if there is a `place`, the one there.
+class _Bounded(NamedTuple):
+    """Plans of a group and one recomputation, of which `may_fit` tells by block and ZeRO.
 
-    Those are a group's whose steps are still to be found, or `priced` ones without their memory.
+    `same` are the places of what means that recomputation. `dealt` finds what steps are made of,
+    once for all recomputations of a group.
     """
 
-    rate: float
-    group: Group | None = None
-    priced: _Priced | None = None
-    place: int = -1
-    values: Mapping[str, Array] = MappingProxyType({})
+    group: Group
+    bounds: Bounds
+    dealt: Callable[[], Dealt]
+    recompute: Recompute
+    same: list[int]
+    may_fit: Sequence[Mapping[int, Array]]
 
-    @property
-    def order(self) -> tuple[float, int]:
-        """What sorts candidates: the most promising first, of equal plans the first in order."""
-        return -self.rate, self.place
+    def most_samples(self, seconds: Callable[[Batches], Array]) -> float:
+        """Return the most samples a second that any may have whose steps take so long at least."""
+        most = 0.0
+        for (batches, _), fits in zip(self.group.blocks, self.may_fit, strict=True):
+            samples = batches.counts * batches.sizes[:, None] * self.group.mesh.dp
+            which = functools.reduce(np.logical_or, fits.values(), np.zeros((), bool))
+            most = max(most, float(np.where(which, samples / seconds(batches), 0.0).max()))
+        return most * (1 + _ROUNDING)
 
 
 class _Priced(NamedTuple):
@@ -73,6 +66,25 @@ class _Priced(NamedTuple):
     may_fit: Array
     rates: Array
     columns: Columns
+
+
+class _Candidate(NamedTuple):
+    """Plans of which none has more samples a second, or, if there is a `place`, the one there.
+
+    Those are `bounded` ones whose steps are still to be found, or `priced` ones without memory.
+    """
+
+    rate: float
+    bounded: _Bounded | None = None
+    exchanges: bool = False
+    priced: _Priced | None = None
+    place: int = -1
+    values: Mapping[str, Array] = MappingProxyType({})
+
+    @property
+    def order(self) -> tuple[float, int]:
+        """What sorts candidates: the most promising first, of equal plans the first in order."""
+        return -self.rate, self.place
 
 
 def fastest(evaluation: Evaluation, count: int) -> Array:
@@ -93,8 +105,8 @@ def fastest(evaluation: Evaluation, count: int) -> Array:
         try:
             found = [*_followed_up(evaluation, candidate, count)]
         except PaleoError as error:
-            assert candidate.group
-            evaluation.note(candidate.group, error)
+            assert candidate.bounded
+            evaluation.note(candidate.bounded.group, error)
         else:
             for each in found:
                 heapq.heappush(queue, (*each.order, next(numbers), each))
@@ -102,9 +114,11 @@ def fastest(evaluation: Evaluation, count: int) -> Array:
 
 
 def _followed_up(evaluation: Evaluation, candidate: _Candidate, count: int) -> Iterator[_Candidate]:
-    """Yield what comes of a group, or of priced plans: as many plans as are asked for, at most."""
-    if candidate.group:
-        yield from _priced(evaluation, candidate.group)
+    """Yield what comes of bounded plans, or of priced ones: as many as are asked for, at most."""
+    if candidate.bounded and not candidate.exchanges:
+        yield from _exchanging(candidate.bounded, evaluation.plan.device.memory_capacity)
+    elif candidate.bounded:
+        yield from _priced(candidate.bounded)
     if candidate.priced:
         yield from _that_fit(evaluation, candidate.priced, count)
 
@@ -114,99 +128,56 @@ def _bounded(evaluation: Evaluation) -> Iterator[_Candidate]:
     capacity = evaluation.plan.device.memory_capacity
     for group in evaluation.groups():
         try:
-            divided = evaluation.divided(group)
-            dealt_out(
-                divided.graph.name,
-                len(divided.index),
-                group.mesh.pp,
-                group.interleave,
-                evaluation.plan.stages,
-            )
+            bounds = Bounds(evaluation.divided(group), evaluation.plan, group)
         except PaleoError as error:
             evaluation.note(group, error)
             continue
-        zeros = {
-            zero: place
-            for zero, place in group.zeros.items()
-            if capacity is None or least_memory(divided, evaluation.plan, group, zero) <= capacity
-        }
-        rate = max(_most_samples(evaluation, divided, group))
+        zeros = [z for z in group.zeros if capacity is None or bounds.lasting(z) <= capacity]
         if zeros:
-            yield _Candidate(rate, group._replace(zeros=zeros))
+            dealt = functools.cache(functools.partial(evaluation.dealt, group))
+            may_fit = [dict.fromkeys(zeros, batches.can_be) for batches, _ in group.blocks]
+            for recompute, same in evaluation.meant(bounds.divided).items():
+                found = _Bounded(group, bounds, dealt, recompute, same, may_fit)
+                rate = found.most_samples(functools.partial(bounds.seconds, recompute))
+                yield _Candidate(rate, found)
 
 
-def _most_samples(evaluation: Evaluation, divided: DividedNet, group: Group) -> Iterator[float]:
-    for batches, _ in group.blocks:
+def _exchanging(bounded: _Bounded, capacity: float | None) -> Iterator[_Candidate]:
+    """Yield bounded plans that may fit by ZeRO, with what they have at most if messages count."""
+    group, bounds, dealt, recompute, _, may_fit = bounded
+    for zero in may_fit[0]:
+        own = []
+        for batches, _ in group.blocks:
+            fits = batches.can_be
+            if capacity is not None:
+                fits = fits & (bounds.memory(recompute, zero, batches) <= capacity)
+            own.append({zero: fits} if fits.any() else {})
+        if any(own):
+            only = bounded._replace(may_fit=own)
+            besides = dealt().besides(zero)
+            least = functools.partial(bounds.seconds, recompute, zero=zero, besides=besides)
+            yield _Candidate(only.most_samples(least), only, exchanges=True)
+
+
+def _priced(bounded: _Bounded) -> Iterator[_Candidate]:
+    """Yield the plans of a group and recomputation that may fit, by ZeRO, with their steps."""
+    group, _, find, recompute, same, may_fit = bounded
+    dealt = find()
+    for (batches, places), fits in zip(group.blocks, may_fit, strict=True):
         samples = batches.counts * batches.sizes[:, None] * group.mesh.dp
-        least = least_seconds(divided, evaluation.plan, group, batches.sizes, batches.counts)
-        rates = np.where(batches.can_be, samples / least, 0.0)
-        yield float(rates.max()) * (1 + _ROUNDING)
-
-
-def least_seconds(
-    divided: DividedNet, plan: Plan, group: Group, sizes: Array, counts: Array
-) -> Array:
-    """Return the least seconds of steps of so many micro-batches of these sizes, a row for each."""
-    stages, chunks = group.mesh.pp, group.interleave
-    dealt = dealt_out(divided.graph.name, len(divided.index), stages, chunks, plan.stages)
-    most = max(sum(dealt[stage::stages]) for stage in range(stages))
-    k = np.searchsorted(divided.micro_batches, sizes)
-    seconds = divided.under(Recompute())
-    ahead, back = (
-        functools.reduce(
-            np.add,
-            [seconds[place], *(seconds[kind, place] for kind in divided.kinds)],
-        )[:, k]
-        for place in (0, 1)
-    )
-    index = list(divided.index)
-    forward, backward = (of[index].sum(axis=0)[:, None] for of in (ahead, back))
-    shortest = (ahead + back).min(axis=0)[:, None]
-    longest = maximum((forward + backward) / stages, most * shortest)
-    pipeline = PIPELINES[plan.schedule]
-    return np.asarray(pipeline.least(forward, backward, longest, stages, counts, chunks))
-
-
-def least_memory(divided: DividedNet, plan: Plan, group: Group, zero: int) -> int:
-    """Return the least bytes that the fullest stage may take under a ZeRO."""
-    mesh = group.mesh
-    per_unit, *_ = divided.whole
-    params = sum(per_unit[unit] for unit in divided.index) // mesh.pp
-
-    def share(size: Quantity) -> Quantity:
-        return size // mesh.replicas  # of experts fewer devices have a share
-
-    there = divided.lasting(params, Sharing(zero, share, mesh.replicas > 1, 1, 1))
-    least = there.stays + there.parts["gradients"]
-    return math.floor(least + slack_of(least, plan.slack))
-
-
-def _priced(evaluation: Evaluation, group: Group) -> Iterator[_Candidate]:
-    """Yield the plans of a group that may fit, by recomputation and ZeRO, with their steps."""
-    capacity = evaluation.plan.device.memory_capacity
-    dealt = evaluation.dealt(group)
-    meant = evaluation.meant(dealt)
-    for batches, places in group.blocks:
-        samples = batches.counts * batches.sizes[:, None] * group.mesh.dp
-        may_fit = {
-            (recompute, zero): batches.can_be
-            & (capacity is None or dealt.least_memory(recompute, zero, batches) <= capacity)
-            for recompute in meant
-            for zero in group.zeros
-        }
-        zeros = [zero for zero in group.zeros if any(may_fit[r, zero].any() for r in meant)]
-        for zero, part, found in dealt.columns([*meant], zeros, batches):
-            seconds = sum(found.values(), np.zeros(()))
-            for which, (recompute, same) in enumerate(meant.items()):
-                those = may_fit[recompute, zero][:, part]
-                rates = np.where(those, samples[:, part] / seconds[which], 0.0)
-                if those.any():
-                    priced = _Priced(
+        for zero, part, found in dealt.columns([recompute], [*fits], batches):
+            those = fits[zero][:, part]
+            if those.any():
+                columns = {name: of[0] for name, of in found.items()}
+                seconds = sum(columns.values(), np.zeros(()))
+                rates = np.where(those, samples[:, part] / seconds, 0.0)
+                yield _Candidate(
+                    float(rates.max()),
+                    priced=_Priced(
                         *(dealt, recompute, zero, batches, part),
-                        *(places[same, group.zeros[zero], :, part], those, rates),
-                        {name: of[which] for name, of in found.items()},
-                    )
-                    yield _Candidate(float(rates.max()), priced=priced)
+                        *(places[same, group.zeros[zero], :, part], those, rates, columns),
+                    ),
+                )
 
 
 def _that_fit(evaluation: Evaluation, priced: _Priced, count: int) -> Iterator[_Candidate]:

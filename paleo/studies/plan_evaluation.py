@@ -89,18 +89,18 @@ class Evaluation:
         sizes = {size for batches, _ in group.blocks for size in batches.sizes.tolist()}
         return sizes.union(filter(None, self.axes["micro_batch"]))
 
-    def meant(self, dealt: Dealt) -> dict[Recompute, list[int]]:
+    def meant(self, divided: DividedNet) -> dict[Recompute, list[int]]:
         """Return what recomputations mean, and the places of those that mean it on their axis."""
         found: dict[Recompute, list[int]] = {}
         for r, recompute in enumerate(self.axes["recompute"]):
-            found.setdefault(dealt.divided.meaning(recompute), []).append(r)
+            found.setdefault(divided.meaning(recompute), []).append(r)
         return found
 
     def _evaluate(
         self, dealt: Dealt, zeros: Mapping[int, int], batches: Batches, places: Array
     ) -> None:
         """Put what follows of these plans in its place; see `Group`."""
-        meant = self.meant(dealt)
+        meant = self.meant(dealt.divided)
         for zero, part, found in dealt.columns([*meant], [*zeros], batches):
             for which, same in enumerate(meant.values()):
                 memory = dealt.memory([*meant][which], zero, batches, part)

@@ -132,6 +132,11 @@ class Split(NamedTuple):
     depth: Quantity
     again: Quantity
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether K is in one part, of all products."""
+        return np.size(self.parts) == 1 and bool(self.parts == 1)
+
 
 class Found(NamedTuple):
     """The quickest tile and split: seconds but for the launch, and of computing and loading.
@@ -200,11 +205,10 @@ class Products(NamedTuple):
         step = _LATENCY_STEP * (LOADED_SIZE / size_a if copied else 1)
         wait = maximum(loaded, self.machine.latency / step)
         vectors = self.vectors
-        computed = rows * columns * (1 - vectors) + in_rows * in_columns * vectors
-        seconds, number = (
-            2 * computed / self.rate,
-            self.tiles(rows, columns),
-        )
+        computed = rows * columns
+        if is_array(vectors) or vectors:
+            computed = computed * (1 - vectors) + in_rows * in_columns * vectors
+        seconds, number = 2 * computed / self.rate, self.tiles(rows, columns)
         if not self.unit.is_matrix:
             loads = (_LARGE / rows + _LARGE / columns) / 2 - 1
             loads = _LOADING * loads * (1 - vectors)
@@ -235,7 +239,8 @@ class Products(NamedTuple):
         That is the seconds of computing and loading; on the lanes, where these are so many times
         the elements of K, the fourth power of the seconds of one, which has the same order.
         """
-        full = tiling.number * split.parts / self.machine.multiprocessors
+        number = tiling.number if split.is_whole else tiling.number * split.parts
+        full = number / self.machine.multiprocessors
         waves = _ceil(full)
         if self.unit.is_matrix:
             return waves, waves * (split.depth * tiling.element + tiling.written)
@@ -283,25 +288,87 @@ class Products(NamedTuple):
         # Where tiles are as many whatever K is, all splits are soon tried.
         is_slow = any(map(is_array, (self.m, self.n, self.times)))
         is_odd = bool(self.loads) or any(map(is_array, of_machine))
-        if len(splits) == 1 or count < _MANY or not is_slow or is_odd:
+        if count < _MANY or not is_slow or is_odd:
             return self._quickest_of_arrays(splits, shape)
-        whole = self._quickest_of_arrays(splits[:1], shape)
+        whole = self._of_one_split(splits[:1], shape)
+        if len(splits) == 1:
+            return whole
         places = np.flatnonzero(whole.total > _MARGIN * self._least_split(splits[1]))
         if 2 * len(places) > count:
             return self._quickest_of_arrays(splits, shape)
         if not len(places):
             return whole
+        found = self._at(places, shape)._quickest_of_arrays(splits, places.shape)
+        return Found(*(
+            _with(np.broadcast_to(all_of, shape), places, own)
+            for all_of, own in zip(whole[:3], found[:3], strict=True)
+        ))  # fmt: skip
+
+    def _of_one_split(self, splits: tuple[int, ...], shape: tuple[int, ...]) -> Found:
+        """Return `quickest` of many products with a single split of K.
+
+        For large M, where one tile is quickest for certain, no other is tried.
+        """
+        fixed = [self.n, self.times, self.rate, self.load_rate, self.filling, self.powered]
+        fixed += [self.vectors, self.least_tile, *([self.k] if self.unit.is_matrix else [])]
+        if any(map(is_array, fixed)) or self.vectors or self.least_tile:
+            return self._quickest_of_arrays(splits, shape)
+        tile, least = self._settled(splits[0])
+        is_large = np.broadcast_to(self.m, shape) >= least
+        large = np.flatnonzero(is_large)
+        count = is_large.size
+        if 2 * len(large) < count:
+            return self._quickest_of_arrays(splits, shape)
+        alone = self._replace(unit=self.unit._replace(tiles=(tile,)))
+        if len(large) == count:
+            return alone._quickest_of_arrays(splits, shape)
+        parts = ((alone, large), (self, np.flatnonzero(~is_large)))
+        each = [
+            those._at(where, shape)._quickest_of_arrays(splits, where.shape)
+            for those, where in parts
+        ]
+        whole = np.empty((3, count))
+        for own, (_, where) in zip(each, parts, strict=True):
+            for all_of, value in zip(whole, own[:3], strict=True):
+                all_of[where] = value
+        return Found(*whole.reshape(3, *shape))
+
+    def _at(self, places: Array, shape: tuple[int, ...]) -> Products:
+        """Return the products at these places of them, in the order of memory."""
         varied_fields: dict[str, Any] = {
             name: np.broadcast_to(value, shape).ravel()[places]
             for name, value in self._asdict().items()
             if is_array(value)
         }
-        apart = self._replace(**varied_fields)
-        found = apart._quickest_of_arrays(splits, places.shape)
-        return Found(*(
-            _with(np.broadcast_to(all_of, shape), places, own)
-            for all_of, own in zip(whole[:3], found[:3], strict=True)
-        ))  # fmt: skip
+        return self._replace(**varied_fields)
+
+    def _settled(self, parts: int) -> tuple[tuple[int, int], float]:
+        """Return the tile that is quickest for large M, and the M from which on it is for certain.
+
+        M / rows are the tiles along M at least, of the quickest one more at most; and waves are as
+        many as tiles fill, of the quickest one more. M is all that varies.
+        """
+        most = float(max(max(tile) for tile in self.unit.tiles))
+        large = self._replace(m=most)
+        depth: Any = self.split(parts).depth
+        ranked: list[tuple[float, float, float, tuple[int, int]]] = []
+        for rows, columns in self.unit.tiles:
+            tiling: Any = large.tiled(rows, columns)
+            each: Any
+            if self.unit.is_matrix:
+                each = depth * tiling.element + tiling.written
+            else:
+                element = fourth(maximum(tiling.element, tiling.powered))
+                each = fourth_root(element + tiling.wait_4)
+            # Of a row of tiles: the waves that it fills.
+            waves: Any = self.times * _ceil(self.n / columns) * parts
+            waves = waves / self.machine.multiprocessors
+            filled = 0.0 if self.unit.is_matrix else RESIDENT / tiling.warps * rows / waves
+            ranked.append((waves * each / rows, (waves + 1) * each, filled, (rows, columns)))
+        (slope, more, filled, tile), *others = sorted(ranked)
+        gap = min((other[0] for other in others), default=math.inf) * _MARGIN - slope
+        least = more / gap if gap > 0 else math.inf
+        return tile, max(least, filled, most)
 
     def _quickest_of_numbers(self, splits: tuple[int, ...]) -> Found:
         tilings = [
@@ -402,7 +469,8 @@ def _at_most(size: Quantity, most: Any) -> Quantity:
 
 def fourth(x: Quantity) -> Quantity:
     """Return the fourth power."""
-    return (x * x) * (x * x)
+    square = x * x
+    return square * square
 
 
 def fourth_root(x: Quantity) -> Quantity:

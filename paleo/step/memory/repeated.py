@@ -309,12 +309,20 @@ class RepeatedStages:
     def least_kept(self, chunks: Sequence[range]) -> Array:
         """Return the bytes that a stage keeps of a micro-batch at least, as `kept` of its sizes.
 
-        A unit keeps wherever it stands what it keeps alone, but for what comes in; what comes in
-        order is copied no more than what does not. The units that are most are counted.
+        A unit keeps wherever it stands what it keeps alone; what comes in order is copied no more
+        than what does not. Of units of the kind that is most, what comes into a chunk of them
+        counts, too, and what one makes that the next keeps.
         """
-        kinds = Counter(self._kinds[self._index[unit]] for unit in itertools.chain(*chunks))
-        (kind, count), *_ = kinds.most_common(1)
-        return count * self._of_kinds((kind,)).kept
+        kinds = [[self._kinds[self._index[unit]] for unit in units] for units in chunks]
+        (kind, count), *_ = Counter(itertools.chain(*kinds)).most_common(1)
+        pairs = sum(both == (kind, kind) for each in kinds for both in itertools.pairwise(each))
+        one = self._of_kinds((kind,))
+        found: Array = count * one.kept
+        if pairs:
+            found = found + pairs * (self._of_kinds((kind, kind)).kept - 2 * one.kept)
+        if len(chunks) == 1 or self._are_apart(chunks):
+            found = found + sum(each[0] == kind for each in kinds) * one.received
+        return found
 
     def _are_apart(self, chunks: Sequence[range]) -> bool:
         """Tell whether chunks of a stage have nothing in common, so that each passes by itself."""
@@ -448,6 +456,11 @@ class _Chunks:
         own = [node.index for node in self._steps[0].graph.nodes if node.name in self._names]
         found = [(step.of_nodes(own).kept, np.size(step.graph.batch_size)) for step in self._steps]
         return np.concatenate([np.broadcast_to(*each) for each in found])
+
+    @functools.cached_property
+    def received(self) -> Array:
+        """The bytes that it keeps of what comes in."""
+        return np.concatenate([chunk.waiting[0].kept for chunk in self.followed]) - self.kept
 
     @property
     def followed(self) -> list[Chunk]:

@@ -100,8 +100,8 @@ class Computations:
         of_all: Computation = at(found, places.reshape(np.shape(batch)))
         return of_all
 
-    def _computed(self, batch: Quantity) -> Computation:
-        """Return what a worker computes, worked out anew."""
+    def _computed(self, batch: Quantity, *, bounds: bool = True) -> Computation:
+        """Return what a worker computes, worked out anew; without `bounds` seconds alone."""
         plan = self.plan
         graph = plan.graph(self.net, batch)
         num_params = graph.num_params
@@ -114,9 +114,9 @@ class Computations:
         made = made_by(backward, size, again) if plan.overlaps else ()
         return Computation(
             (
-                _done("forward", turns, forward),
+                _done("forward", turns, forward, bounds),
                 *recomputation(again, turns),
-                _done("backward", turns, backward, summing),
+                _done("backward", turns, backward, bounds, summing),
                 Piece("update", "update", plan.seconds(update), time=update),
             ),
             num_bytes,
@@ -175,9 +175,9 @@ class Computations:
         self._known[batch] = found
 
 
-def _done(name: str, turns: int, passed: PassTime, summing: Time = _NOTHING) -> Piece:
+def _done(name: str, turns: int, passed: PassTime, bounds: bool, summing: Time = _NOTHING) -> Piece:
     """Return a pass that is done so many times, with sums of gradients but for the first."""
-    time = passed.time.times(turns) + summing.times(turns - 1)
+    time = passed.time.times(turns) + summing.times(turns - 1) if bounds else None
     return Piece(name, name, turns * passed.upper + (turns - 1) * summing.total, time=time)
 
 

@@ -113,7 +113,7 @@ class Priced(Computations):
 
     def _priced(self, batches: Array) -> Array:
         """Return the columns of distinct batches: seconds of pieces and buckets, and memory."""
-        whole = self._computed(batches)
+        whole = self._computed(batches, bounds=False)
         made = self._in_buckets(whole.made)
         if self._like is None:
             pieces = tuple(piece._replace(time=None) for piece in whole.pieces)
