@@ -105,8 +105,13 @@ class Network:
         """Return the network of which only a share of the bandwidth is reached."""
         bandwidth = self.figures["bandwidth"]
         reached = replace(bandwidth, value=share * bandwidth.value)
-        nccl = self.nccl.reaching(share) if self.nccl else None
-        return replace(self, figures={**self.figures, "bandwidth": reached}, nccl=nccl)
+        own = self.own_bandwidth_2017
+        return replace(
+            self,
+            figures={**self.figures, "bandwidth": reached},
+            own_bandwidth_2017=None if own is None else share * own,
+            nccl=self.nccl.reaching(share) if self.nccl else None,
+        )
 
 
 _TABLES = ("name", "title", "aliases", "sources")

@@ -6,6 +6,7 @@ are: see paleo.step.shortened.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections import Counter
@@ -21,6 +22,7 @@ from paleo.step.memory.stage import Lasting, Sharing, Sizes, lasting
 from paleo.step.meshed import num_experts
 from paleo.step.optimizers import find_optimizer
 from paleo.step.part import Part
+from paleo.step.plan import Plan
 from paleo.step.recompute import Recompute
 from paleo.step.shortened import kinds_of
 from paleo.step.stage_steps import in_memory
@@ -59,6 +61,18 @@ class DividedNet:
         self.under = functools.cache(self._under)
         self.least = functools.cache(self._least)
         self.repeated = functools.cache(self._repeated)
+
+    def under_plan(self, plan: Plan) -> DividedNet:
+        """Return the same under a plan that differs in figures of links alone.
+
+        What is computed is not priced again.
+        """
+        found = copy.copy(self)
+        found.part = self.part.under_plan(plan)
+        sent = found.part.sent(self.graph, self.seconds.forward, self.seconds.backward)
+        found.seconds = self.seconds._replace(sent=sent)
+        found.under = functools.cache(found._under)
+        return found
 
     @functools.cached_property
     def is_right(self) -> bool:

@@ -71,6 +71,7 @@ LOADER_RATE = Setting(
     check=find_rate,
     help="What the data loader delivers at most, such as 2500 (samples/s of all devices), "
     '"5e4 tokens/s" or "300 samples/s/device": no step is quicker.',
+    label="Data loader",
     metavar="RATE",
     shown_default="as much as devices take",
 )

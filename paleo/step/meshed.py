@@ -470,14 +470,18 @@ class Meshed:
                 receives_all=plan.software.receives_all and mesh.pp > 1,
                 buckets_apart=plan.software.exchange.copies > 0,
                 waiting=self.pipeline.waiting(stage.number, self.count, batches),
+                copies_stay=OPTIMIZER in plan.offload,
             )
-            memory.append(stage_memory(stage.number, *steps.of(stage.number), sharing))
-        if plan.offload:
-            ones = self._footprints(micro_batch, graph, found)
-            memory = [
-                offloaded(own, one, plan, stage, self._own_params(stage), batches)
-                for own, one, stage in zip(memory, ones, stages, strict=True)
-            ]
+            changed = None
+            if plan.offload:
+                changed = functools.partial(
+                    offloaded,
+                    plan=plan,
+                    stage=stage,
+                    own_params=self._own_params(stage),
+                    batches=batches,
+                )
+            memory.append(stage_memory(stage.number, *steps.of(stage.number), sharing, changed))
         return tuple(
             together(
                 device, [memory[i] for i in self.pipeline.held(device, self.count)]

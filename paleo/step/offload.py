@@ -19,7 +19,6 @@ from paleo.core.operations import total_work
 from paleo.core.quantity import Quantity, ceil_div, maximum, minimum
 from paleo.core.tensor import find_precision
 from paleo.costs import Time
-from paleo.step.memory.footprint import Footprint
 from paleo.step.memory.stage import StageMemory
 from paleo.step.mesh_settings import OFFLOADED
 from paleo.step.optimizers import FUSED, OPTIMIZERS, find_optimizer
@@ -114,37 +113,39 @@ def can_offload(plan: Plan) -> bool:
 
 
 def offloaded(
-    memory: StageMemory, one: Footprint, plan: Plan, stage: Stage, own_params: int, batches: int
+    memory: StageMemory, plan: Plan, stage: Stage, own_params: int, batches: int
 ) -> StageMemory:
-    """Return the memory of a device that has some of a stage's tensors on the host.
+    """Return the memory at a moment of a device that has some of a stage's tensors on the host.
 
-    `one` is that of a single micro-batch without a host. The device has `own_params` of the
-    parameters to update. Of activations it keeps those of two blocks, and so it does of gradients,
-    unless it is the one that sums up those of several micro-batches.
+    The device has `own_params` of the parameters to update. Of activations it keeps those of two
+    blocks, and so it does of gradients, unless it is the one that sums up those of several
+    micro-batches.
     """
     precision = find_precision(plan.dtype)
-    found = memory
+    found, gradients = memory, memory.gradients
     if OPTIMIZER in plan.offload:
         each = precision.parameter_size + plan.encoding.size
         # Full precision of the parameters that it updates, whoever has the others.
         master = precision.parameter_size * own_params if precision.is_mixed else 0
-        goes = batches == 1 or GRADIENTS in plan.offload
+        if batches == 1 or GRADIENTS in plan.offload:
+            size = precision.parameter_size if precision.is_mixed else precision.element_size
+            whole = size * (own_params if plan.zero >= 2 else stage.num_params)
+            gradients = minimum(gradients, _buffered(whole, stage))
         found = replace(
             found,
             # A share that is gathered as halves is sent so.
             weights=precision.element_size * own_params
             if plan.zero >= 3 and precision.is_mixed
             else maximum(found.weights - master, 0),
-            gradients=_buffered(found.gradients, stage) if goes else found.gradients,
+            gradients=gradients,
             optimizer_state=0,
-            passing=maximum(found.passing, one.moving - one.kept),
             host=found.host + found.optimizer_state + each * own_params,
         )
     if ACTIVATIONS in plan.offload:
         found = replace(
             found,
-            activations=_buffered(found.activations, stage),
-            host=found.host + found.activations,
+            activations=minimum(found.activations, _buffered(found.kept, stage)),
+            host=found.host + found.kept,
         )
     return found
 

@@ -112,7 +112,7 @@ class Part:
         plan = self.plan
         graph = self._graph(micro_batch)
         passes, (forward, backward), weights = self._passes(graph, micro_batch)
-        sent = self._sent(graph, forward, backward)
+        sent = self.sent(graph, forward, backward)
         found = []
         for recompute in recomputes:
             again: list[Quantity] = [0.0] * len(graph.nodes)
@@ -145,7 +145,7 @@ class Part:
             self._computed[:] = [(plan.device, micro_batch, found)]
         return found
 
-    def _sent(
+    def sent(
         self, graph: Graph, forward: list[Quantity], backward: list[Quantity]
     ) -> dict[str, tuple[list[Quantity], list[Quantity]]]:
         """Return by kind the seconds of each node's messages that nothing hides, of both passes.

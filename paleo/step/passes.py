@@ -512,13 +512,14 @@ def update_time(
     operations = update_operations(num_params, dtype, rule, tensors, matrices)
     first, *others = operations
     time = cost_model.price(first, target)
-    counts: dict[Operation, int] = {}
+    counts: dict[Any, tuple[Operation, int]] = {}
     for each in others:
         if isinstance(each, Update):
             time += cost_model.price(each, target)
         else:  # there are many alike, and they have a type that a device may not have
-            counts[each] = counts.get(each, 0) + 1
-    for each, count in counts.items():
+            key = id(each) if is_array(num_params) else each  # arrays are not looked for
+            counts[key] = each, counts.get(key, (each, 0))[1] + 1
+    for each, count in counts.values():
         known = target.device.peaks.get(each.dtype)
         time += cost_model.price(each, target.of(each) if known else target).times(count)
     host = cost_model.host(target) if rule.unscaled else 0.0

@@ -126,7 +126,7 @@ def _followed_up(evaluation: Evaluation, candidate: _Candidate, count: int) -> I
 def _bounded(evaluation: Evaluation) -> Iterator[_Candidate]:
     """Yield groups with plans that may fit, with the most samples a second that they may have."""
     capacity = evaluation.plan.device.memory_capacity
-    for group in evaluation.groups():
+    for group in evaluation.groups:
         try:
             bounds = Bounds(evaluation.divided(group), evaluation.plan, group)
         except PaleoError as error:

@@ -22,6 +22,7 @@ from paleo.step.distributed_settings import (
     NetworkSettings,
     SynchronousSettings,
 )
+from paleo.step.loader import LoaderSettings
 from paleo.step.memory import Fit, fit
 from paleo.step.mesh_settings import MeshSettings, of_mesh
 from paleo.step.parallelism import PARALLELISMS, Computations
@@ -76,6 +77,7 @@ class OverviewSettings(
     SynchronousSettings,
     OptimizerSettings,
     MeshSettings,
+    LoaderSettings,
     total=False,
 ):
     """Of training in a cluster. `schemes` are those to have, beside `scheme`."""
@@ -133,6 +135,7 @@ class Study:
                 *("ppp_comm", "batch_size", "scaling", "schemes", *COMPUTED),
                 *declared(SynchronousSettings),
                 *declared(MeshSettings),
+                *declared(LoaderSettings),
             )
         }
         own = None if "network" in settings else self.scenario.plan.cluster

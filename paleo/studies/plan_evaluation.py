@@ -57,7 +57,7 @@ class Evaluation:
 
     def all(self) -> None:
         """Evaluate every plan."""
-        for group in self.groups():
+        for group in self.groups:
             try:
                 dealt = self.dealt(group)
                 for batches, places in group.blocks:
@@ -65,8 +65,38 @@ class Evaluation:
             except PaleoError as error:
                 self.note(group, error)
 
-    def groups(self) -> Iterator[Group]:
-        """Yield the plans that can be, by what they do not share a net alike in."""
+    def seconds_under(self, plan: Plan, places: Array) -> Array:
+        """Return the seconds of plans that can be, under a plan that differs in links alone.
+
+        What is computed is not priced again.
+        """
+        found, wanted = np.zeros(self.places.size), np.zeros(self.places.size, bool)
+        wanted[places] = True
+        known: dict[int, DividedNet] = {}
+        for group in self.groups:
+            asked = [block for block in group.blocks if wanted[block[1]].any()]
+            if not asked:
+                continue
+            mesh, divided = group.mesh, self.divided(group)
+            changed = replace(plan, tp=mesh.tp, pp=mesh.pp, interleave=group.interleave)
+            if id(divided) not in known:
+                known[id(divided)] = divided.under_plan(changed)
+            dealt = Dealt(known[id(divided)], changed, mesh)
+            meant = self.meant(dealt)
+            for batches, own in asked:
+                zeros = [zero for zero, z in group.zeros.items() if wanted[own[:, z]].any()]
+                for zero, part, columns in dealt.columns([*meant], zeros, batches):
+                    seconds = functools.reduce(np.add, columns.values())
+                    for which, same in enumerate(meant.values()):
+                        found[own[same, group.zeros[zero], :, part]] = seconds[which]
+        return found[places]
+
+    @functools.cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The plans that can be, by what they do not share a net alike in."""
+        return tuple(self._groups())
+
+    def _groups(self) -> Iterator[Group]:
         degrees = [
             list(enumerate(self.axes[name])) for name in ("tp", "pp", "interleave", "workers")
         ]

@@ -12,6 +12,7 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Array, np
 from paleo.step.declarations import declared, found_setting
+from paleo.step.plan import Plan
 from paleo.step.plan_grid import AXES, check_known
 from paleo.step.recompute import find_recompute
 from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, scenario
@@ -57,6 +58,7 @@ class Plans:
     said: tuple[str, ...] = field(repr=False)
     parts: tuple[str, ...]
     tokens: int | None = None
+    evaluation: Evaluation | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.why)
@@ -117,6 +119,15 @@ class Plans:
             (self[name] for name in _EXPOSED if name in self.columns), np.zeros(len(self))
         )
         return found
+
+    def seconds_under(self, plan: Plan, places: Array) -> Array:
+        """Return the seconds of some plans that can be, where links alone are others.
+
+        `plan` has these links, and is else that of `scenario`; `places` are those in the order of
+        all plans that were asked for.
+        """
+        assert self.evaluation
+        return self.evaluation.seconds_under(plan, places)
 
     def best(self, count: int = 1) -> list[int]:
         """Return the places of the plans that fit with most samples a second, best first."""
@@ -251,7 +262,10 @@ def _evaluated(evaluation: Evaluation, places: Array | None = None) -> Plans:
     base = evaluation.base
     tokens = tokens_of(base.plan.trained(base.net))
     said = tuple(evaluation.said)
-    return Plans(base.net.name, base, settings, found, why, said, parts, tokens or None)
+    return Plans(
+        *(base.net.name, base, settings, found, why, said, parts, tokens or None),
+        evaluation=evaluation,
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ from paleo.costs.attention import ATTENTION_FAMILIES
 from paleo.costs.convolutions.settings import MEMORY_FORMATS
 from paleo.step.declarations import Setting, declared
 from paleo.step.distributed_settings import SynchronousSettings
+from paleo.step.loader import LoaderSettings
 from paleo.step.memory import OPTIMIZERS
 from paleo.step.plan_keys import TRAINED, UPDATED
 from paleo.studies.datasets import DATASETS
@@ -33,7 +34,9 @@ _ROOM = 24
 #: The settings of exchanges whose controls the page makes of what is declared, in their order.
 _EXCHANGE = tuple(key for key in declared(SynchronousSettings) if key not in ("overlap", "bucket"))
 #: So those of training.
-_TRAINING = tuple(key for key in (*TRAINED, *UPDATED) if key != "optimizer")
+_TRAINING = tuple(
+    key for key in (*TRAINED, *UPDATED, *declared(LoaderSettings)) if key != "optimizer"
+)
 
 
 def choices() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from paleo.net.importers import CODE
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
+from paleo.step.loader import LoaderSettings
 from paleo.step.mesh import ORDER
 from paleo.step.optimizers import OPTIMIZERS
 from paleo.step.plan import COMPUTED
@@ -28,6 +29,8 @@ DEFAULTS: dict[str, Any] = {
 }
 #: How workers that step together bring together what they have.
 _SYNCHRONOUS = tuple(declared(SynchronousSettings))
+#: How quickly samples come.
+_LOADING = tuple(declared(LoaderSettings))
 #: What times on a device depend on, without the device.
 _PRICED = tuple(key for key in PRICED if key != "device")
 _REPORT = "report.html"
@@ -48,7 +51,7 @@ def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]
         **settings.placed,
         **settings.given("batch_size"),
         "num_workers": counts,
-        **settings.given("ppp_comm", *_PRICED, *COMPUTED, *_SYNCHRONOUS, *MESH),
+        **settings.given("ppp_comm", *_PRICED, *COMPUTED, *_SYNCHRONOUS, *MESH, *_LOADING),
     }
     chosen = (settings.scheme,) if settings.scheme else settings.schemes
     looked_at = {**settings.given("scaling"), "scheme": ",".join(chosen) or None}

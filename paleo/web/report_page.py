@@ -37,7 +37,7 @@ _BY_SCHEME = ("simulate.csv", "simulate.json")
 _BY_WORKERS = ("summary.csv", "memory.csv")
 #: Those that the page has as a text, "" where there is none.
 _MAYBE = (
-    *("price", "dataset", "framework", "cluster", "bucket", "host"),
+    *("price", "dataset", "framework", "cluster", "bucket", "host", "loader_rate"),
     *("gradient_dtype", "compress", "nccl", "optimizer_kernels", "expert_load"),
 )
 #: Settings of which the usual is not said.

@@ -53,7 +53,8 @@ class PageSettings:
     file.
     A `cluster` takes the place of device and network, if it is not "". `overlap` is None for what
     the cost model takes by itself, `bucket` a text as of the option, "" for that of the framework.
-    So it is with `gradient_dtype`, `compress` and `nccl`; `num_servers` and `jitter` are None then.
+    So it is with `gradient_dtype`, `compress`, `nccl` and `loader_rate`; `num_servers` and `jitter`
+    are None then.
     Devices share a net as `tp` and what follows say, by default by its data alone.
     Beside it may stand another configuration, which is the same but for what begins with `other_`.
     """
@@ -97,6 +98,7 @@ class PageSettings:
     scale_loss: bool = False
     loss: str = LOSS.default
     recompute: str = RECOMPUTE.default
+    loader_rate: str = ""
     seq_len: int | None = None
     tp: int = 1
     pp: int = 1
@@ -337,6 +339,9 @@ class _Reader:
     def _text(self, key: str) -> str:
         default = getattr(_DEFAULTS, key)
         value = self.values.get(key, default)
+        may_be_number = key in DECLARED and DECLARED[key].type is object
+        if may_be_number and isinstance(value, int | float) and not isinstance(value, bool):
+            value = shown(value)
         if isinstance(value, str) and len(value) <= _MOST_CHARACTERS:
             return value
         if isinstance(value, str):
@@ -419,7 +424,7 @@ class _Reader:
         setting, default = DECLARED[key], getattr(_DEFAULTS, key)
         if setting.type is bool:
             return self._flag(key)
-        if setting.type is str:
+        if setting.type in (str, object):  # one that may be a number is kept as its text
             text = self._text(key)
             passed = not text and setting.default is None
             return text if passed or self._check(key, setting.check, text) else default

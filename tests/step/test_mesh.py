@@ -275,9 +275,12 @@ def test_groups_divide_among_them_and_sum_across(zero: int) -> None:
 
 
 def test_groups_hold_a_share_of_a_group() -> None:
-    """Of 16 devices each of a group of 4 has a quarter, and updates it."""
+    """Of 16 devices each of a group of 4 has a quarter, and updates it.
+
+    Once a micro-batch has come back all gradients are there.
+    """
     whole, shared, grouped = (
-        meshed(16, micro_batch=1, optimizer="adam", zero=3, shard_degree=shards).memory(1, 1)[0]
+        meshed(16, micro_batch=1, optimizer="adam", zero=3, shard_degree=shards).memory(1, 2)[0]
         for shards in (1, None, 4)
     )
     for name in ("weights", "gradients", "optimizer_state"):
@@ -335,18 +338,19 @@ def test_experts_and_other_parameters_are_exchanged_apart() -> None:
 
 def test_memory_is_that_of_stages_and_their_micro_batches() -> None:
     """Adam in mixed precision: 6 bytes of weights, 4 of gradients, 8 of state for a parameter."""
-    found = meshed(4, pp=4, micro_batch=1, dtype="mixed_bf16", optimizer="adam", recompute="full")
-    _, stages = found.stages(1)
-    memory = found.memory(1, 8)
-    for stage, own in zip(stages, memory, strict=True):
+    usual: Any = {"pp": 4, "dtype": "mixed_bf16", "optimizer": "adam"}
+    found = meshed(4, micro_batch=4, **usual)
+    _, stages = found.stages(4)
+    for stage, own in zip(stages, found.memory(4, 8), strict=True):
         params = stage.num_params
         assert (own.weights, own.gradients, own.optimizer_state) == (
             6 * params, 4 * params, 8 * params,
         )  # fmt: skip
     # A stage in the middle keeps what comes into each of its two blocks, of p - s micro-batches.
     kept = 2 * 2 * 128 * 256
-    assert memory[1].activations == 3 * kept
-    assert memory[2].activations == 2 * kept
+    memory = meshed(4, micro_batch=1, recompute="full", **usual).memory(1, 8)
+    assert memory[1].kept == memory[1].activations == 3 * kept
+    assert memory[2].kept == memory[2].activations == 2 * kept
 
 
 @pytest.mark.parametrize(
@@ -360,7 +364,7 @@ def test_memory_is_that_of_stages_and_their_micro_batches() -> None:
 )
 def test_zero_divides_state_gradients_and_weights(zero: int, divided: tuple[str, ...]) -> None:
     whole, shared = (
-        meshed(8, micro_batch=1, zero=stage, optimizer="adam").memory(1, 1)[0]
+        meshed(8, micro_batch=1, zero=stage, optimizer="adam").memory(1, 2)[0]
         for stage in (0, zero)
     )
     for name in ("weights", "gradients", "optimizer_state"):
@@ -486,9 +490,9 @@ def test_in_mixed_precision_zero_divides_parameters_of_which_layers_read_halves(
     zero: int, weights: float, gradients: float, state: float
 ) -> None:
     """Bytes of a parameter on one of eight: fp32 of it, of its gradient and of Adam's moments."""
-    found = meshed(8, micro_batch=1, zero=zero, dtype="mixed_bf16", optimizer="adam")
-    _, (stage,) = found.stages(1)
-    (memory,) = found.memory(1, 1)
+    found = meshed(8, micro_batch=8, zero=zero, dtype="mixed_bf16", optimizer="adam")
+    _, (stage,) = found.stages(8)
+    (memory,) = found.memory(8, 2)
     of_each = (memory.weights, memory.gradients, memory.optimizer_state)
     for size, expected in zip(of_each, (weights, gradients, state), strict=True):
         assert size == pytest.approx(expected * stage.num_params, rel=1e-3)

@@ -89,15 +89,14 @@ def test_shares_of_the_data_update_their_own() -> None:
 @pytest.mark.parametrize("turns", [1, 3])
 def test_state_and_what_is_learnt_are_on_the_host(turns: int) -> None:
     """Of 6 bytes of weights 2 stay, of 8 of state none; gradients stay if they are summed up."""
-    (plain,), (found,) = (
-        meshed(1, offload=where).memory(1, turns) for where in ("none", "optimizer")
-    )
-    params = plain.weights // 6
+    plain, away = (meshed(1, offload=where) for where in ("none", "optimizer"))
+    (there,), (found,) = (each.memory(1, turns) for each in (plain, away))
+    params = away.stages(1)[1][0].num_params
     assert (found.weights, found.optimizer_state) == (2 * params, 0)
     assert found.gradients == 4 * params // (2 if turns == 1 else 1)  # of 2 of 4 blocks
-    assert found.activations == plain.activations
+    assert found.kept == there.kept
     assert found.host == (8 + 4 + 4) * params
-    assert plain.host == 0
+    assert there.host == 0
 
 
 @pytest.mark.parametrize(("zero", "ways"), [(0, 1), (1, 1), (2, 1), (3, 8)])
@@ -126,17 +125,16 @@ def test_gradients_are_summed_up_on_the_host() -> None:
 def test_activations_go_and_come_back() -> None:
     """Each way once a micro-batch; of four blocks two have theirs on the device."""
     plain, found = (meshed(1, offload=where) for where in ("none", "activations"))
-    (kept,), (left,) = (each.memory(1, 1) for each in (plain, found))
-    assert (left.activations, left.host) == (-(-kept.activations // 4) * 2, kept.activations)
+    (there,), (left,) = (each.memory(1, 3) for each in (plain, found))
+    kept = there.kept
+    assert (left.activations, left.host) == (-(-kept // 4) * 2, kept)
     moved = parts(found.step(3))["offloaded"]
-    assert moved == pytest.approx(3 * 2 * kept.activations / LINK)
+    assert moved == pytest.approx(3 * 2 * kept / LINK)
     _, (stage,) = found.stages(1)
-    assert float(stage.work.forward) == pytest.approx(
-        float(stage.forward) + kept.activations / LINK
-    )
+    assert float(stage.work.forward) == pytest.approx(float(stage.forward) + kept / LINK)
     hidden = meshed(1, offload="activations", overlap=True)
     _, (stage,) = hidden.stages(1)
-    longer = kept.activations / LINK - float(stage.forward)
+    longer = kept / LINK - float(stage.forward)
     assert stage.swapped[0] == pytest.approx(max(longer, 0.0))
 
 
@@ -146,8 +144,8 @@ def test_each_stage_has_what_it_keeps_on_its_host() -> None:
         meshed(4, pp=4, offload=where, recompute="full").memory(1, 8)
         for where in ("none", "activations")
     )
-    assert [one.host for one in found] == [one.activations for one in plain]
-    assert all(one.activations <= two.activations for one, two in zip(found, plain, strict=True))
+    assert [one.host for one in found] == [one.kept for one in plain]
+    assert all(one.total <= two.total for one, two in zip(found, plain, strict=True))
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {

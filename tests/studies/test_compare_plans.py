@@ -55,6 +55,15 @@ def test_every_combination_is_what_simulate_says_of_it() -> None:
     assert set(found.factors(first).values()) == {1.0}
 
 
+def test_plans_wait_for_the_same_loader() -> None:
+    """16 samples of which 4 come a second take 4 s, however they are shared."""
+    found = compared(tp=[1, 2], global_batch=16, loader_rate=4)
+    assert [variant.step.seconds for variant in found.variants] == [pytest.approx(4.0)] * 2
+    words = ["lenet5", "nin", "--cluster=dgx_a100", "--num_workers=2", "--batch_size=4"]
+    out = call(*words, "--loader_rate=8", "--format=json").stdout
+    assert [plan["step_s"] for plan in json.loads(out)["plans"]] == [pytest.approx(1.0)] * 2
+
+
 def test_nets_are_compared_by_their_rates() -> None:
     found = compare_plans([net(), net(layers=16)], **KNOWN, pp=2, global_batch=16)
     small, large = found.variants

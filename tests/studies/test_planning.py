@@ -191,11 +191,18 @@ RATES = Rates(Price(2.0, "USD"), 300.0, ())
 
 
 def made(
-    *plans: tuple[float, float], device: str = "K80", band: Band | None = BAND, price: float = 2.0
+    *plans: tuple[float, ...], device: str = "K80", band: Band | None = BAND, price: float = 2.0
 ) -> Candidates:
-    """Return plans on 1, 2, ... devices, of these seconds of computation and communication."""
-    own, sent = np.array(plans, float).T
-    seconds = own + sent
+    """Return plans on 1, 2, ... devices, of these seconds of computation and communication.
+
+    A third number is seconds of computation behind which communication hides.
+    """
+    own, sent, hiding = np.array([(*plan, 0.0)[:3] for plan in plans]).T
+
+    def anew(bandwidth: float, places: Any) -> Any:
+        return (own + np.maximum(sent / bandwidth - hiding, 0.0))[places]
+
+    seconds = anew(1.0, slice(None))
     ends = (None, None) if band is None else (band.low * seconds, band.high * seconds)
     count = len(plans)
     return Candidates(
@@ -203,14 +210,15 @@ def made(
         RATES._replace(price=Price(price, "USD")),
         {"num_workers": np.arange(1, count + 1)},
         seconds,
-        {"computation": own, "exchange": sent},
-        sent,
+        {"computation": own, "exchange": seconds - own},
+        seconds - own,
         ends,
         band,
         np.full(count, 10),
         np.full(count, 2**30),
         None,
         count,
+        anew=anew,
     )
 
 
@@ -218,18 +226,70 @@ def searched(*every: Candidates, objective: str = "time", limits: tuple[Limit, .
     return Search(Question(objective, limits, Schedule(), False, "USD"), every)
 
 
-def test_communication_that_is_slower_lets_a_plan_with_less_be_best() -> None:
-    """1 + f seconds against 2 + f / 2: the second is less where f is above 2."""
+def test_links_that_are_slower_let_a_plan_with_less_communication_be_best() -> None:
+    """1 + 1 / b seconds against 2 + 1 / 2 b: the second is less where the bandwidth is half."""
     search = searched(made((1.0, 1.0), (2.0, 0.5)))
     found = {(each.what, each.end): each for each in changes(search, 0)}
-    slower = found["communication", 4.0]
-    assert slower.factor == pytest.approx(2.0, rel=1e-3)
+    slower = found["bandwidth", 0.25]
+    assert slower.factor == pytest.approx(0.5, rel=4e-3)
     assert slower.plan is not None
     assert slower.plan.workers == 2
-    assert found["communication", 0.25].factor is None
+    assert found["bandwidth", 4.0].factor is None
     # c + 1 against 2 c + 0.5: the second is less where c is below 0.5, which no band reaches.
     assert found["computation", 0.8].factor is None
     assert ("price", 4.0) not in found
+
+
+def test_messages_that_hide_show_where_links_are_slower() -> None:
+    """1 second, and 0.9 of messages that hide behind 0.9 of it, against 1.3 with next to none.
+
+    With b of the bandwidth the first take 1 + 0.9 / b - 0.9, which is 1.3 where b is 0.75. If
+    computation takes f times as long it is f + max(0.9 - 0.9 f, 0) against 1.3 f: never more.
+    """
+    search = searched(made((1.0, 0.9, 0.9), (1.3, 1e-9)))
+    found = {(each.what, each.end): each for each in changes(search, 0)}
+    assert found["bandwidth", 0.25].factor == pytest.approx(0.75, rel=4e-3)
+    assert found["bandwidth", 4.0].factor is None
+    assert found["computation", BAND.low].factor is None
+
+
+def test_messages_that_quicker_links_hide_make_a_plan_best() -> None:
+    """1 + max(2 / b - 1, 0) against 1.4: the first is less where b is above 2 / 1.4."""
+    search = searched(made((1.4, 0.0), (1.0, 2.0, 1.0)))
+    quicker = next(each for each in changes(search, 0) if (each.what, each.end) == ("bandwidth", 4))
+    assert quicker.factor == pytest.approx(2 / 1.4, rel=4e-3)
+    assert quicker.plan is not None
+    assert quicker.plan.workers == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("net", "cluster", "settings"),
+    [
+        (
+            *("vgg16", "aws_p3_16xlarge"),
+            {"workers": [1, 8, 16], "global_batch": 1024, "accumulate": 1},
+        ),
+        (
+            *("gpt2_xl", "dgx_a100"),
+            {"workers": 16, "global_batch": 64, "dtype": "bf16", "tp": [1, 2], "pp": [1, 2]}
+            | {"micro_batch": [1, 2], "zero": [0, 3], "interleave": 1, "recompute": "none"},
+        ),
+    ],
+)
+def test_a_bandwidth_from_which_on_another_plan_is_best_is_right(
+    net: str, cluster: str, settings: dict[str, Any]
+) -> None:
+    """On clusters whose links have so much bandwidth, and a bit more, all plans say the same."""
+    found = paleo.best_plans(net, cluster=cluster, **settings)
+    (slower,) = (each for each in found.changes if (each.what, each.end) == ("bandwidth", 0.25))
+    assert slower.factor is not None
+    assert slower.plan is not None
+    for factor, expected in ((slower.factor, slower.plan), (slower.factor**0.98, found.best)):
+        other = paleo.find_cluster(cluster).with_networks(
+            lambda network, factor=factor: network.reaching(factor)  # type: ignore[misc]
+        )
+        assert paleo.best_plans(net, cluster=other, **settings).best.settings == expected.settings
 
 
 def test_a_dearer_or_slower_device_gives_way_to_another() -> None:

@@ -82,6 +82,21 @@ LARGE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize("net", [*CASES])
+def test_plans_on_other_links_are_those_of_a_cluster_with_them(net: str) -> None:
+    """Nothing is priced twice, and nothing that depends on links is left as it was."""
+    fixed, axes = CASES[net]
+    axes = axes | {"pp": [1, 3], "micro_batch": 2}
+    found = paleo.plans(net, **fixed, **axes)
+    halved = paleo.find_cluster(fixed["cluster"]).with_networks(lambda one: one.reaching(0.5))
+    other = paleo.plans(net, **{**fixed, "cluster": halved}, **axes)
+    places = np.flatnonzero(found.valid)[::3]
+    seconds = found.seconds_under(other.scenario.plan, places)
+    assert (seconds >= found.step_s[places] * (1 - 1e-12)).all()
+    assert (seconds > found.step_s[places] * (1 + 1e-6)).any()
+    assert seconds == pytest.approx(other.step_s[places], rel=1e-12)
+
+
 def assert_equal_one_by_one(
     net: str, fixed: dict[str, Any], axes: dict[str, Any], count: int
 ) -> Plans:
@@ -244,7 +259,7 @@ def test_no_plan_is_below_its_bounds(net: str) -> None:
     seconds: Any = sum(of for name, of in columns.items() if name != "memory_bytes")
     memory = columns["memory_bytes"]
     looked_at = 0
-    for group in evaluation.groups():
+    for group in evaluation.groups:
         try:
             bounds = Bounds(evaluation.divided(group), evaluation.plan, group)
         except paleo.PaleoError:

@@ -186,6 +186,14 @@ def test_the_net_of_a_search_takes_what_the_search_says() -> None:
     assert found.original["time"] == step(paleo.load("nin_227"), **settings)
 
 
+def test_updates_in_mixed_precision_are_of_as_many_nets_as_there_are() -> None:
+    """They cast all parameters of each, which are arrays: the best takes what simulate says."""
+    settings: Any = {"device": "V100_SXM2_16GB", "dtype": "mixed_fp16", "batch_size": 8}
+    found = paleo.search("nin_227", vary="conv8.filter[3]=96,192", objective="time", **settings)
+    one = step(found.best.net, 8, device="V100_SXM2_16GB", dtype="mixed_fp16")
+    assert found.objective == pytest.approx(one, rel=1e-9)
+
+
 def test_the_thesis_space_of_vgg19_is_its_own_16_layers() -> None:
     """VGG-19 has 16 convolutions in stages of 2, 2, 4, 4 and 4, before three others."""
     space = find_design("thesis").of(paleo.load("vgg19"))

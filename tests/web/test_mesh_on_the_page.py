@@ -167,6 +167,15 @@ def test_a_host_is_a_predefined_processor_and_never_a_file() -> None:
     assert "--offload=optimizer" in found["commands"][0]["text"]
 
 
+@pytest.mark.parametrize(("given", "text"), [("1.5", "1.5"), (1.5, "1.5"), ("even", "even")])
+def test_a_load_of_experts_is_a_number_or_a_word(given: Any, text: str) -> None:
+    assert read_settings({"expert_load": given}).expert_load == text
+    with pytest.raises(paleo.PaleoError, match="expert_load: expected even, or the exponent"):
+        read_settings({"expert_load": "odd"})
+    with pytest.raises(paleo.PaleoError, match="expert_load: expected a text, got true"):
+        read_settings({"expert_load": True})
+
+
 def test_two_plans_stand_beside_each_other() -> None:
     found = answer("compare", other_cluster="dgx_h100")
     assert found["fits"] == [True, True]

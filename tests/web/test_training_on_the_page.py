@@ -66,6 +66,20 @@ def test_a_page_says_what_its_commands_print() -> None:
     assert shown == pytest.approx(days, rel=0.06)
 
 
+def test_a_step_waits_for_the_loader_on_the_page_and_in_what_its_commands_print() -> None:
+    """Each of two devices has 4 samples a step, of which one comes a second: 4 s."""
+    found = answer("scaling", loader_rate="1 samples/s/device")
+    table, metrics, report = (each["text"] for each in found["commands"])
+    for line in (table, metrics, report):
+        assert "--loader_rate=1 samples/s/device" in shlex.split(line)
+    (run,) = printed(table)["runs"]
+    row = next(row for row in run["rows"] if row["workers"] == 2)
+    assert row["step_s"][row["best_scheme"]] == pytest.approx(4.0)
+    (whole,) = (each for each in printed(metrics)["metrics"] if each["workers"] == 2)
+    assert whole["step_s"] == pytest.approx(4.0)
+    assert "4.0 s" in " ".join(found["answer"])
+
+
 def test_memory_is_that_of_all_settings() -> None:
     how: Any = {"optimizer": "adamw", "dtype": "bf16", "recompute": "full", "loss": "fused"}
     net = paleo.load("gpt2", dims={"seq": 512})
@@ -128,8 +142,9 @@ def test_controls_are_made_of_what_is_declared() -> None:
         "optimizer_kernels",
         "clip_gradients",
         "scale_loss",
+        "loader_rate",
     ]
-    assert [each["flag"] for each in fields.values()] == [False] * 3 + [True] * 2
+    assert [each["flag"] for each in fields.values()] == [False] * 3 + [True] * 2 + [False]
     assert (fields["loss"]["empty"], fields["recompute"]["empty"]) == (None, None)
     assert fields["optimizer_kernels"]["empty"] == "the framework's own, of PyTorch foreach on GPUs"
     assert all(each["label"] and each["note"] for each in fields.values())

@@ -8,7 +8,14 @@ import click
 
 from paleo.cli.comparing import print_plans
 from paleo.cli.edits import NetEdits
-from paleo.cli.options import Output, is_given, layers_option, nets_argument, setting_options
+from paleo.cli.options import (
+    Output,
+    is_given,
+    layers_option,
+    nets_argument,
+    setting_option,
+    setting_options,
+)
 from paleo.cli.plotting import Plot, result_options
 from paleo.cli.setting_groups import (
     CLUSTER,
@@ -19,6 +26,7 @@ from paleo.cli.setting_groups import (
     UPDATE,
     say_what_is_used,
 )
+from paleo.step.declarations import declared
 from paleo.step.plan import RATED
 from paleo.studies.compare import compare
 from paleo.studies.compare.comparison import CompareSettings
@@ -27,6 +35,9 @@ from paleo.studies.compare.plans import PlansSettings
 from paleo.views.answers.comparison import comparison_answer
 from paleo.views.tables.comparison import comparison_tables
 
+#: Settings of plans of devices that share a net.
+_OF_PLANS = ("plan", *MESH, "loader_rate")
+
 
 @click.command("compare", short_help="Compare nets, or one net under several settings.")
 @nets_argument
@@ -34,6 +45,7 @@ from paleo.views.tables.comparison import comparison_tables
 @setting_options(CompareSettings, "ppp_comm", "scheme", *SYNCHRONOUS)
 @setting_options(CompareSettings, "dtype", *CONVOLUTIONS, *KERNELS)
 @setting_options(PlansSettings, *MESH, "plan")
+@setting_option(declared(PlansSettings)["loader_rate"], type=str)
 @click.option(
     "--totals", is_flag=True, help="Compare totals alone: the nets need have no layer in common."
 )
@@ -60,9 +72,9 @@ def command(
     self. An edit is local if only the edited layers and a few behind them change, and global if
     everything behind them gets another height and width.
 
-    With --plan, or options of devices that share a net (--tp, --pp, --zero, ...), nets or plans
-    are compared by their steps, tokens a second and memory, not layer by layer. What cannot be
-    divided so is left out.
+    With --plan, or options of devices that share a net (--tp, --pp, --zero, ...) or wait for data
+    (--loader_rate), nets or plans are compared by their steps, tokens a second and memory, not
+    layer by layer. What cannot be divided so is left out.
 
     \b
     Examples:
@@ -77,10 +89,10 @@ def command(
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
     """  # noqa: D301 (click takes the control character, not the escape)
-    if any(map(is_given, ("plan", *MESH))):
+    if any(map(is_given, _OF_PLANS)):
         print_plans(nets, edits, output, plot, settings)
         return
-    for name in ("plan", *MESH):
+    for name in _OF_PLANS:
         del settings[name]
     found = compare(edits.beside(), **settings)
     say_what_is_used(nets, settings)

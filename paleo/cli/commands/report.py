@@ -51,6 +51,7 @@ _OF_TRAINING = declared(TrainingSettings)
 @setting_options(SimulateSettings, "batch_size", "workers", "scaling")
 @setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
 @setting_options(_OnePlan, "schemes", *SYNCHRONOUS, *SCHEDULE, "tokens", *COMPUTED, *MESH)
+@setting_option(declared(_OnePlan)["loader_rate"], type=str)
 @setting_option(_OF_TRAINING["price"], type=str)
 @setting_option(_OF_TRAINING["prices"], type=click.Path())
 @net_options

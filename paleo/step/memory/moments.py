@@ -55,7 +55,7 @@ def moments(step: Step, *, there: bool, cast: bool = False) -> list[Moment]:
     layer makes are added to them. Parameters that are `cast` once and for all need no copies.
     """
     schedule = step.schedule
-    copies = {id(t) for t in schedule.tensors if cast and t.is_copy and _in_forward(step, t)}
+    copies = set(map(id, copies_of(step) if cast else ()))
     alive = step.alive(
         t for t in schedule.tensors if not is_gradient(step, t) and id(t) not in copies
     )
@@ -87,9 +87,13 @@ def gradients_made(step: Step) -> list[int]:
     return made
 
 
-def _in_forward(step: Step, tensor: Tensor) -> bool:
-    """Tell whether it is made in a forward pass, or in one that is done again."""
-    return step.schedule.points[tensor.born][1] != "backward"
+def copies_of(step: Step) -> list[Tensor]:
+    """Return the copies of parameters that layers read: those made in a forward pass.
+
+    In one that is done again they are, too.
+    """
+    points = step.schedule.points
+    return [t for t in step.schedule.tensors if t.is_copy and points[t.born][1] != "backward"]
 
 
 def gathered_moments(step: Step, how: Gathering) -> list[Moment]:

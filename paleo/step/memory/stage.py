@@ -31,6 +31,7 @@ from paleo.net.spec import LayerSpec, NetSpec
 from paleo.step.memory.moments import (
     Gathering,
     Moment,
+    copies_of,
     gathered_moments,
     held_moments,
     moments,
@@ -41,13 +42,14 @@ from paleo.step.memory.usage import Step
 
 @dataclass(frozen=True)
 class StageMemory:
-    """The bytes of one device of a stage, by part; `activations` of all micro-batches in flight.
+    """The bytes of one device of a stage at the peak, by part.
 
+    `activations` are those of all micro-batches in flight, which the backward pass is to read.
     `passing` are what a micro-batch takes on the way besides: gradients of activations, scratch.
-    `buffers` are what is gathered, summed, received and sent. `absent` is what of all these is not
-    there at the peak, such as gradients that are made behind it.
+    `buffers` are what is gathered, summed, received and sent.
     `slack` is what an allocator holds besides, in pieces that no tensor fits.
-    `host` are its bytes in the memory of its host, which are not in the total.
+    `host` are its bytes in the memory of its host, which are not in the total. `kept` are the most
+    activations that there are of all in flight: at the peak some may be gone.
     """
 
     stage: int
@@ -57,18 +59,18 @@ class StageMemory:
     activations: Quantity
     passing: Quantity
     buffers: Quantity = 0
-    absent: Quantity = 0
     slack: Quantity = 0
     host: Quantity = 0
+    kept: Quantity = 0
 
     @property
     def allocated(self) -> Quantity:
-        """What tensors take at the peak."""
-        return total(getattr(self, part) for part in PARTS) - self.absent
+        """What tensors take."""
+        return total(getattr(self, part) for part in PARTS)
 
     @property
     def total(self) -> Quantity:
-        """What tensors take at the peak, and the allocator's slack."""
+        """What tensors take, and the allocator's slack."""
         return self.allocated + self.slack
 
     def with_slack(self, share: float) -> StageMemory:
@@ -81,7 +83,7 @@ class StageMemory:
         return {"stage": self.stage, **attributes(self, *parts, unit="bytes")}
 
 
-#: What a stage's memory consists of.
+#: What a stage's memory consists of, besides slack.
 PARTS = ("weights", "gradients", "optimizer_state", "activations", "passing", "buffers")
 
 
@@ -94,7 +96,8 @@ class Sharing:
     are `in_flight`; each receives and sends so many bytes. Of those `waiting` more, gradients of
     parameters are still to be computed. If `receives_all`, there are buffers for all of them at
     once, and what was sent is kept, as are gradients that others wait to be computed from; if
-    `buckets_apart`, gradients are copied into buckets that stay.
+    `buckets_apart`, gradients are copied into buckets that stay. If `copies_stay`, what layers read
+    in the place of parameters is there all the time, since these are on a host.
     """
 
     zero: int
@@ -107,6 +110,7 @@ class Sharing:
     receives_all: bool = False
     buckets_apart: bool = False
     waiting: Quantity = 0
+    copies_stay: bool = False
 
     @property
     def how(self) -> Following:
@@ -149,15 +153,21 @@ class Sizes(NamedTuple):
 
 
 class Lasting(NamedTuple):
-    """What is there all the time: parts of a stage's memory, buffers, and `stays`, all in bytes.
+    """What is there of a stage, in bytes: parts of its memory, if all are there, and buffers.
 
-    `whole` is what layers read of parameters.
+    `whole` is what layers read of parameters. All the time there are `parameters`, the optimizer's
+    state and the buffers: `stays` in all.
     """
 
     parts: dict[str, Quantity]
     whole: Quantity
     buffers: Quantity
-    stays: Quantity
+    parameters: Quantity
+
+    @property
+    def stays(self) -> Quantity:
+        """What is there all the time."""
+        return self.parts["optimizer_state"] + self.parameters + self.buffers
 
 
 class Received(Input):
@@ -200,7 +210,7 @@ def stage_net(
 
 def together(stage: int, parts: Sequence[StageMemory]) -> StageMemory:
     """Return the memory of a device that has several stages of a net."""
-    names = (*PARTS, "absent", "host")
+    names = (*PARTS, "host", "kept")
     sums = {name: total(getattr(part, name) for part in parts) for name in names}
     return StageMemory(stage, **sums)
 
@@ -274,19 +284,18 @@ def lasting(sizes: Sizes, sharing: Sharing) -> Lasting:
     }
     buffers: Quantity = 0
     if zero >= 2:
-        stays = parts["optimizer_state"] + (beside + scaled or parts["weights"])
+        parameters = beside + scaled or parts["weights"]
     else:
         there = sizes.read if zero and is_mixed else learned
+        parameters = there * params + beside + scaled
         buffers = learned * params * (sharing.is_shared and sharing.buckets_apart)
-        stays = parts["optimizer_state"] + there * params + beside + scaled + buffers
     if sharing.receives_all:
         # What those in flight received is kept, and one's gradient is in its backward pass.
         waiting = sharing.batches - sharing.in_flight
         passed = waiting * sharing.received + (sharing.batches - 1) * sharing.sent
         passed = passed + (sharing.in_flight - 1) * sizes.given
-        passed = whole_bytes(passed + sharing.waiting * sizes.gradients_for_weights)
-        buffers, stays = buffers + passed, stays + passed
-    return Lasting(parts, whole, buffers, stays)
+        buffers = buffers + whole_bytes(passed + sharing.waiting * sizes.gradients_for_weights)
+    return Lasting(parts, whole, buffers, parameters)
 
 
 def peaks(
@@ -310,14 +319,21 @@ def kept_late(sizes: Sizes, sharing: Sharing) -> Quantity:
 
 
 def stage_memory(
-    stage: int, step: Step, blocks: Sequence[Sequence[int]], sharing: Sharing
+    stage: int,
+    step: Step,
+    blocks: Sequence[Sequence[int]],
+    sharing: Sharing,
+    changed: Callable[[StageMemory], StageMemory] | None = None,
 ) -> StageMemory:
     """Return the memory of a device of a stage, of which `step` is that of a single micro-batch.
 
-    `blocks` are the nodes of the step's graph whose parameters are gathered together.
+    `blocks` are the nodes of the step's graph whose parameters are gathered together. What is there
+    at a moment may be `changed`, before it is looked when there is most.
     """
     sizes, zero = sizes_of(step), sharing.how.zero
     there = lasting(sizes, sharing)
+    state = int(there.parts["optimizer_state"])
+    kept, copies = step.kept_alive, step.alive(copies_of(step) if zero == 0 else ())
 
     def own(size: Quantity) -> Quantity:
         return sharing.own(size) if zero >= 2 else size
@@ -325,17 +341,30 @@ def stage_memory(
     def taken(moment: Moment) -> Quantity:
         return moment.passing + moment.buffers + own(sizes.learned * moment.gradients)
 
+    def at(moment: Moment, others: Quantity, scratch: Quantity) -> StageMemory:
+        of_one = kept[moment.point]
+        # What layers read of weights counts as weights: copies, or what is gathered whole to stay.
+        copied = copies[moment.point]
+        gathered = min(moment.buffers, there.whole) if zero == 2 else 0
+        weights = there.parameters + copied + gathered
+        return StageMemory(
+            stage,
+            weights=int(there.parts["weights"] if sharing.copies_stay else weights),
+            gradients=int(own(sizes.learned * moment.gradients)),
+            optimizer_state=state,
+            activations=int(of_one + others),
+            passing=int(moment.passing - copied - of_one + scratch),
+            buffers=int(there.buffers + moment.buffers - gathered),
+            kept=int(sharing.in_flight * sizes.kept) + kept_late(sizes, sharing),
+        )
+
     first, later = followed(step, blocks, sharing.how)
-    at_first, at_later = max(first, key=taken), max(later, key=taken)
-    both = peaks(sizes, sharing, taken(at_first), taken(at_later))
-    top = at_later if both[1] > both[0] else at_first
-    updating = taken(later[-1]) + own(sizes.update)
-    found = StageMemory(
-        stage,
-        **there.parts,
-        activations=int(sharing.in_flight * sizes.kept) + kept_late(sizes, sharing),
-        # Copies that layers read of weights count as weights.
-        passing=int(max(top.passing - sizes.kept - sizes.copied * sizes.params * (zero == 0), 0)),
-        buffers=int(there.buffers + max(top.buffers - (there.whole if zero == 2 else 0), 0)),
-    )
-    return replace(found, absent=found.allocated - int(there.stays + max(*both, updating)))
+    others = peaks(sizes, sharing, 0, 0)
+    found = [
+        *((moment, others[0], 0) for moment in first),
+        *((moment, others[1], 0) for moment in later if sharing.batches > 1),
+        (later[-1], 0, own(sizes.update)),
+    ]
+    if changed is None:
+        return at(*max(found, key=lambda each: taken(each[0]) + each[1] + each[2]))
+    return max((changed(at(*each)) for each in found), key=lambda each: each.allocated)

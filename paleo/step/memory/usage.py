@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Container, Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -133,6 +134,11 @@ class Step:
             if tensor.is_activation and not tensor.is_result and tensor.born <= last < tensor.dies
             if layers[tensor.node].is_input or not layers[tensor.node].is_source()
         ]
+
+    @functools.cached_property
+    def kept_alive(self) -> list[Any]:
+        """The bytes of those that are there at each point."""
+        return self.alive(self._kept())
 
     @property
     def of_micro_batch(self) -> OfMicroBatch:

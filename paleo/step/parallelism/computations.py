@@ -13,6 +13,7 @@ from paleo.core.tensor import find_precision
 from paleo.costs import Time
 from paleo.net.graph import typical
 from paleo.net.spec import NetSpec
+from paleo.step.loader import LoaderSettings
 from paleo.step.mesh_settings import MeshSettings
 from paleo.step.parallelism.overlap import Made
 from paleo.step.passes import PassTime, Recomputed, not_counted
@@ -21,11 +22,12 @@ from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.utilization import Sample, model_flops, recomputed_flops, tokens_of
 
-#: What of a plan is of the exchange alone, or of devices that share a net.
+#: What of a plan is of the exchange alone, of devices that share a net, or of what they wait for.
 _OF_EXCHANGES = (
     *("network", "cluster", "ppp_comm", "schemes", "bucket", "gradient_dtype", "compress"),
     *("num_servers", "jitter", "nccl"),
     *MeshSettings.__annotations__,
+    *LoaderSettings.__annotations__,
 )
 
 

@@ -6,6 +6,7 @@ et al. 2017, section 4.3), or bucket by bucket while the backward pass goes on.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -97,6 +98,16 @@ class Worker:
         self.batch = batch
         #: The seconds of messages by bytes and scheme: both ends of a band ask again.
         self._sent: dict[tuple[Quantity, str], Quantity] = {}
+
+    def under_plan(self, plan: Plan) -> Worker:
+        """Return the same under a plan that differs in figures of links alone.
+
+        What is computed is priced once for all of them.
+        """
+        assert self.computation
+        found = copy.copy(self)
+        found.plan, found._sent = plan, {}
+        return found
 
     @functools.cached_property
     def computation(self) -> Computation:

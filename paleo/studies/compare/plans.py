@@ -17,6 +17,7 @@ from paleo.core.results import Result
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, declared, listing, several
+from paleo.step.loader import LoaderSettings
 from paleo.step.mesh_settings import MeshSettings
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
@@ -30,7 +31,7 @@ _MESH = declared(MeshSettings)
 _OF_PARTS = ("stages", "order", "sequence_parallel", "allocator_slack", "offload", "host")
 
 
-class PlansSettings(CompareSettings, total=False):
+class PlansSettings(CompareSettings, LoaderSettings, total=False):
     """Of a comparison of plans: those of a comparison, and how devices share a net."""
 
     tp: Annotated[int | Sequence[int], listing("tp", _MESH["tp"])]

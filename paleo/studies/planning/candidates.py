@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -17,7 +18,9 @@ from paleo.core.quantity import Array, np
 from paleo.costs.error_bands import Band
 from paleo.step.memory import footprints
 from paleo.step.parallelism import DataParallel
+from paleo.step.parallelism.data import Worker
 from paleo.step.pieces import Step
+from paleo.step.plan import Plan
 from paleo.step.scenario import Scenario
 from paleo.step.utilization import tokens_of
 from paleo.studies.planning.space import batches, mesh_axes, turns, worker_counts
@@ -33,6 +36,11 @@ _COMPUTATION, _EXCHANGE, _FORWARD = "computation", "exchange of gradients", "for
 #: What the time of a request consists of.
 FIRST, OTHERS = "first_token", "other_tokens"
 
+#: What plans on a mesh have in common whose seconds are found together.
+_FOUND_TOGETHER = ("num_workers", "tp", "pp", "interleave")
+#: What candidates have as arrays, besides ends, settings and parts.
+_ARRAYS = ("seconds", "communication", "batch", "memory")
+
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
@@ -43,7 +51,8 @@ class Candidates:
     `communication` is messages that nothing hides. `low` and `high` are the ends of the error band
     of `seconds`, None where that is not known. `batch` are samples in it, of `tokens` each, and
     `memory` bytes of the fullest device. `considered` counts plans with those that cannot be, of
-    which `refused` says why, how often.
+    which `refused` says why, how often. `anew` finds the seconds of plans at some places if links
+    had so many times the bandwidth; None where nothing is sent.
     """
 
     scenario: Scenario
@@ -59,6 +68,7 @@ class Candidates:
     tokens: int | None
     considered: int
     refused: Mapping[str, int] = field(default_factory=dict)
+    anew: Callable[[float, Array], Array] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -111,14 +121,47 @@ class Candidates:
         """The type of elements."""
         return self.scenario.plan.dtype
 
-    def taking(self, computation: float = 1.0, communication: float = 1.0) -> Candidates:
-        """Return the plans as they are if these parts of them take so many times as long.
+    @functools.cached_property
+    def ways(self) -> Array:
+        """Numbers that are the same for plans whose seconds are found together."""
+        if "tp" not in self.settings:
+            return np.zeros(len(self), np.int64)
+        columns = [self.settings[name] for name in _FOUND_TOGETHER]
+        _, found = np.unique(columns, axis=1, return_inverse=True)
+        return np.ravel(found)
 
-        What hides behind what is left as it is.
-        """
-        rest = self.seconds - self.communication
-        sent = communication * self.communication
-        return replace(self, seconds=computation * rest + sent, communication=sent)
+    def only(self, places: Array) -> Candidates:
+        """Return the plans at some places."""
+        low, high = self.ends
+        anew = self.anew
+        return replace(
+            self,
+            settings={name: of[places] for name, of in self.settings.items()},
+            parts={name: of[places] for name, of in self.parts.items()},
+            ends=(None if low is None else low[places], None if high is None else high[places]),
+            anew=anew and (lambda factor, own: anew(factor, places[own])),
+            **{name: getattr(self, name)[places] for name in _ARRAYS},
+        )
+
+    def longer(self, factor: float) -> Candidates:
+        """Return the plans as they are if all of a step takes so many times as long."""
+        return replace(self, seconds=factor * self.seconds)
+
+    def with_bandwidth(self, factor: float) -> Candidates:
+        """Return the plans as they are if links have so many times the bandwidth."""
+        if self.anew is None or not len(self):
+            return self
+        return replace(self, seconds=self.anew(factor, np.arange(len(self))))
+
+
+def with_bandwidth(plan: Plan, factor: float) -> Plan:
+    """Return a plan with links of so many times the bandwidth, and the latency that they have."""
+    changed = operator.methodcaller("reaching", factor)
+    return replace(
+        plan,
+        cluster=plan.cluster and plan.cluster.with_networks(changed),
+        network=changed(plan.network),
+    )
 
 
 def on_mesh(
@@ -152,6 +195,7 @@ def _of_plans(
         count = math.prod(map(len, grid.values()))
         return none_of(scenario, rates, count, {str(error.mistakes[0]): count})
     can_be = found.valid
+    kept = np.flatnonzero(can_be)
     settings = {
         "num_workers" if name == "workers" else name: values[can_be]
         for name, values in found.settings.items()
@@ -174,6 +218,9 @@ def _of_plans(
         found.tokens,
         len(found),
         _refused(found),
+        lambda factor, places: found.seconds_under(
+            with_bandwidth(found.scenario.plan, factor), kept[places]
+        ),
     )
 
 
@@ -221,8 +268,10 @@ def data_parallel(
         if not len(batch):
             yield none_of(one, rates, considered, refused)
             continue
-        step = DataParallel(one.net, plan).step(batch, count, "strong" if shared else "weak")
-        yield _of_steps(one, rates, step, considered, refused)
+        data = DataParallel(one.net, plan)
+        step = data.step(batch, count, "strong" if shared else "weak")
+        worker = data.worker(count, step.worker_batch_size)
+        yield _of_steps(one, rates, step, worker, considered, refused)
 
 
 def _there_are(
@@ -240,7 +289,12 @@ def _there_are(
 
 
 def _of_steps(
-    scenario: Scenario, rates: Rates, step: Step, considered: int, refused: Mapping[str, int]
+    scenario: Scenario,
+    rates: Rates,
+    step: Step,
+    worker: Worker,
+    considered: int,
+    refused: Mapping[str, int],
 ) -> Candidates:
     """Return plans of a step of arrays, each by the scheme that is quickest for it."""
     plan = scenario.plan
@@ -254,6 +308,12 @@ def _of_steps(
         whole = np.stack([np.broadcast_to(each, shape) for each in values])
         found: Array = np.take_along_axis(whole, best[None], axis=0)[0]
         return found
+
+    def anew(factor: float, places: Array) -> Array:
+        exchanges = worker.under_plan(with_bandwidth(plan, factor)).exchanges()
+        changed = replace(step, exchanges=exchanges)
+        found = [np.broadcast_to(changed.total(scheme), shape) for scheme in schemes]
+        return functools.reduce(np.minimum, found)[places]
 
     exposed = chosen([step.exposed_communication(scheme) for scheme in schemes])
     seconds = chosen(list(totals))
@@ -279,6 +339,7 @@ def _of_steps(
         tokens_of(plan.trained(scenario.net)),
         considered,
         refused,
+        anew,
     )
 
 

@@ -45,6 +45,13 @@ class Search:
             kind += 1
         return self.every[kind], place - self._starts[kind]
 
+    def only(self, places: Array) -> Search:
+        """Return the search among the plans at some places, which rise."""
+        ends = np.searchsorted(places, self._starts)
+        found = zip(self.every, self._starts, ends, ends[1:], strict=False)
+        own = (plans.only(places[i:j] - start) for plans, start, i, j in found)
+        return Search(self.question, tuple(own))
+
     def together(self, name: str) -> Array:
         """Return an attribute of all plans, one after the other."""
         found: Array = np.concatenate([np.asarray(getattr(plans, name)) for plans in self.every])

@@ -11,8 +11,9 @@ from paleo.core.quantity import Array, np
 from paleo.costs.error_bands import Band
 from paleo.studies.planning.candidates import Candidates
 from paleo.studies.planning.question import Scored
+from paleo.studies.planning.rates import rate_change
 from paleo.studies.planning.search import Search
-from paleo.studies.planning.values import Change, Sureness
+from paleo.studies.planning.values import BANDWIDTH, COMPUTATION, Change, Sureness
 
 #: By how many times what is not banded is looked at, up and down.
 _FAR = 4.0
@@ -30,31 +31,28 @@ _Changed = Callable[[Candidates, float], Candidates]
 def changes(search: Search, best: int) -> list[Change]:
     """Return what is the least change of each kind that lets another plan be best.
 
-    Times of communication and prices are looked at from a quarter to four times of what they are,
-    those of computation as far as the error band of the best plan reaches, and all times of its
-    kind of device up to the end of that, all else as it is. (Of messages that hide behind
-    computation what shows is changed alone.)
+    Bandwidths and prices are looked at from a quarter to four times of what they are, times of
+    computation as far as the error band of the best plan reaches, and all times of its kind of
+    device up to the end of that, all else as it is.
     """
     own, _ = search.source(best)
     low, high = own.band.ends if own.band else (None, None)
     band = (low or 1 / _FAR, high or _FAR)
     every = search.every
     kinds: dict[str, tuple[_Changed, tuple[float, ...]]] = {}
-    if any(plans.communication.any() for plans in every):
-        kinds["communication"] = (
-            lambda plans, factor: plans.taking(communication=factor),
-            (1 / _FAR, _FAR),
-        )
-        kinds["computation"] = (lambda plans, factor: plans.taking(computation=factor), band)
+    found = []
+    if any(plans.anew and (plans.workers > 1).any() for plans in every):
+        ends = {BANDWIDTH: (1 / _FAR, _FAR), COMPUTATION: band}
+        found = [rate_change(search, best, what, end) for what in ends for end in ends[what]]
     if len({plans.place for plans in every if len(plans)}) > 1:
         on_own = functools.partial(_on_place, own.place)
         kinds["device"] = (
-            on_own(lambda plans, factor: plans.taking(factor, factor)),
+            on_own(Candidates.longer),
             band[1:],
         )
         if search.question.objective == "cost" or _has_budget(search):
             kinds["price"] = (on_own(_priced), (1 / _FAR, _FAR))
-    return [
+    return found + [
         _change(search, best, what, changed, end)
         for what, (changed, ends) in kinds.items()
         for end in ends

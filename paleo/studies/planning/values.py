@@ -15,6 +15,8 @@ from paleo.studies.planning.candidates import FIRST, OTHERS
 from paleo.studies.planning.question import Question
 from paleo.studies.training import HOUR, Rates, times
 
+#: What changes what messages take beside computation.
+BANDWIDTH, COMPUTATION = "bandwidth", "computation"
 #: What of a plan is the longer, or the more, the longer its step is; and what is less.
 _TIMES = ("step_s", "latency_s", "ttft_s", "tpot_s", "training_time_s", "cost", "energy_j")
 _RATES = (
@@ -208,10 +210,10 @@ class Alternative:
 class Change:
     """What a factor on something does to which plan is best.
 
-    `what` is "communication" or "computation" (their times), "device" (all times on the best plan's
-    kind of device) or "price" (of that). From 1 to `end` was looked at; at `factor` and a bit
-    beyond `plan` is best, None if the best plan stays the best, or none can be taken any more where
-    `factor` is known.
+    `what` is "bandwidth" (of links), "computation" (its times), "device" (all times on the best
+    plan's kind of device) or "price" (of that). From 1 to `end` was looked at; at `factor` and a
+    bit beyond `plan` is best, None if the best plan stays the best, or none can be taken any more
+    where `factor` is known.
     """
 
     what: str

@@ -36,7 +36,7 @@ _BEHIND = {
 _NAMES = {"place": "device", "zero": "ZeRO", "recompute": "recomputation", "num_workers": "number"}
 #: What a factor on something is in words.
 _CHANGED = {
-    "communication": "communication that shows takes {} times as long",
+    "bandwidth": "links have {} times the bandwidth",
     "computation": "computation takes {} times as long",
     "device": "{place} takes {} times as long as predicted, and others do not",
     "price": "{place} costs {} times as much",

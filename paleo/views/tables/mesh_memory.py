@@ -30,7 +30,7 @@ def _table(found: MeshMemory) -> Table:
     title = joined([found.net, mesh_setting(found)])
     batch = (
         f"{counted(found.mesh.size, 'device')}, {found.global_batch:,} samples a step, "
-        f"{found.micro_batch:,} at a time: activations of all on their way count"
+        f"{found.micro_batch:,} at a time: what there is at the peak, of all on their way"
     )
     return Table(
         title,

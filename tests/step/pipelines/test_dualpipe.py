@@ -160,14 +160,15 @@ def meshed(schedule: str, devices: int = 4, **others: Any) -> Meshed:
 def test_a_device_has_two_stages_and_their_micro_batches() -> None:
     """Weights, gradients and state of stages k and p - 1 - k; p - k micro-batches of each."""
     plan: Any = {"micro_batch": 1, "optimizer": "adam"}
-    single = meshed("gpipe", **plan).memory(1, 1)  # one micro-batch of each stage
+    one_by_one = meshed("gpipe", **plan)
+    single = one_by_one.memory(1, 2)  # with all gradients at the peak
     both = meshed("dualpipe", **plan).memory(1, 8)
     for device in range(4):
         held = [single[device], single[3 - device]]
         for name in ("weights", "gradients", "optimizer_state"):
             assert getattr(both[device], name) == sum(getattr(one, name) for one in held)
-        kept = (4 - device) * held[0].activations + (device + 1) * held[1].activations
-        assert both[device].activations == kept
+        near, far = (one_by_one.memory(1, 1)[stage].kept for stage in (device, 3 - device))
+        assert both[device].kept == (4 - device) * near + (device + 1) * far
 
 
 def test_what_messages_of_stages_hide_is_taken_off_the_step() -> None:

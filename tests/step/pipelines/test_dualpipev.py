@@ -115,14 +115,15 @@ def meshed(schedule: str, devices: int = 2, **others: Any) -> Meshed:
 
 def test_a_device_has_the_first_and_the_last_stage_once() -> None:
     """Two devices have stages 0 and 3, and 1 and 2, of the four of a pipeline of four devices."""
-    single = meshed("gpipe", 4, pp=4, optimizer="adam").memory(1, 1)
+    one_by_one = meshed("gpipe", 4, pp=4, optimizer="adam")
+    single = one_by_one.memory(1, 2)  # with all gradients at the peak
     found = meshed("dualpipev", optimizer="adam").memory(1, 4)
     for device in range(2):
         held = [single[device], single[3 - device]]
         for name in ("weights", "gradients", "optimizer_state"):
             assert getattr(found[device], name) == sum(getattr(one, name) for one in held)
-        kept = (4 - device) * held[0].activations + (device + 1) * held[1].activations
-        assert found[device].activations == kept
+        near, far = (one_by_one.memory(1, 1)[stage].kept for stage in (device, 3 - device))
+        assert found[device].kept == (4 - device) * near + (device + 1) * far
 
 
 def test_each_micro_batch_passes_both_stages_of_a_device() -> None:
