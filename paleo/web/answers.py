@@ -45,8 +45,9 @@ from paleo.views.tables.stages import remedies_table, stages_table
 from paleo.views.tables.summary import by_type_table, summary_table
 from paleo.web import predefined
 from paleo.web.cache import Cache
-from paleo.web.commands import command_lines, plan_line
+from paleo.web.commands import command_lines, inference_line, plan_line
 from paleo.web.fair_lock import Turns
+from paleo.web.inference import inferred
 from paleo.web.plans import planned
 from paleo.web.settings import COMPARED, DEPENDS, PLANNED, PRICED, PageSettings
 from paleo.web.uploads import Uploaded
@@ -96,8 +97,8 @@ class Answers:
             return found
         if what == COMPARE:
             return self._texts.get(asked, lambda: self._compared(settings, uploaded), len)
-        if what == PLAN:
-            return self._texts.get(asked, lambda: self._planned(settings, uploaded), len)
+        if what in FOUND:
+            return self._texts.get(asked, lambda: self._found(what, settings, uploaded), len)
         key = uploaded.key if uploaded else settings.net
         net = self._net(key, settings, uploaded)
         with net.lock, self._turns.turn():
@@ -129,12 +130,13 @@ class Answers:
         with self._turns.turn():
             return compared(settings, other, first, second)
 
-    def _planned(self, settings: PageSettings, uploaded: Uploaded | None) -> str:
+    def _found(self, what: str, settings: PageSettings, uploaded: Uploaded | None) -> str:
         net = _with_dims(uploaded.net if uploaded else predefined.net(settings.net), settings)
-        commands = [{"label": "the best plans", "text": plan_line(settings, net)}]
+        label, line, find = FOUND[what]
         with self._turns.turn():
+            commands = [{"label": label, "text": line(settings, net)}]
             return _json(
-                {"settings": settings.to_dict(), **planned(settings, net), "commands": commands}
+                {"settings": settings.to_dict(), **find(settings, net), "commands": commands}
             )
 
     def _overview(self, settings: PageSettings, uploaded: Uploaded | None) -> Overview:
@@ -318,8 +320,21 @@ def _csv(table: Callable[[Overview], Table]) -> Callable[[Overview], str]:
     return lambda overview: to_separated([table(overview)], ",")
 
 
-#: The kinds of answers about two configurations beside each other, and about all plans.
-COMPARE, PLAN = "compare", "plan"
+#: The kind of answers about two configurations beside each other.
+COMPARE = "compare"
+#: The kinds that are found among all there are: what they are called, the command line that prints
+#: them, and what each has besides settings and commands.
+FOUND: dict[
+    str,
+    tuple[
+        str,
+        Callable[[PageSettings, NetSpec], str],
+        Callable[[PageSettings, NetSpec], dict[str, Any]],
+    ],
+] = {
+    "plan": ("the best plans", plan_line, planned),
+    "infer": ("inference", inference_line, inferred),
+}
 #: The kinds of answers, and what each has besides settings and commands.
 KINDS: dict[str, Callable[[Overview], dict[str, Any]]] = {
     "scaling": _scaling,

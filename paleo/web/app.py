@@ -16,7 +16,7 @@ from paleo.core.checks import shown
 from paleo.core.errors import PaleoError, SettingError, printable
 from paleo.core.frozen import dataclass
 from paleo.core.optional import extra
-from paleo.web.answers import COMPARE, EXPORTS, KINDS, PLAN, Answers
+from paleo.web.answers import COMPARE, EXPORTS, FOUND, KINDS, Answers
 from paleo.web.choices import choices
 from paleo.web.limits import MAX_UPLOAD
 from paleo.web.page import STATIC, page_with
@@ -147,7 +147,7 @@ def create_app(
 
     route("/", show, "GET")
     route("/static/<path:name>", show, "GET")
-    for what in (*KINDS, COMPARE, PLAN, *EXPORTS):
+    for what in (*KINDS, COMPARE, *FOUND, *EXPORTS):
         route(f"/api/{what}", demo.answering(what), "GET", "POST")
     route("/api/net", demo.upload, "POST")
     return app

@@ -24,6 +24,7 @@ from paleo.views.table import in_unit
 from paleo.views.tables.metrics import money
 from paleo.web import predefined
 from paleo.web.answers import EXPORTS
+from paleo.web.serving_settings import SERVED
 from paleo.web.settings import DECLARED, DEPENDS, KEYS, MESH, PageSettings
 
 Choice = dict[str, Any]
@@ -36,6 +37,11 @@ _EXCHANGE = tuple(key for key in declared(SynchronousSettings) if key not in ("o
 #: So those of training.
 _TRAINING = tuple(
     key for key in (*TRAINED, *UPDATED, *declared(LoaderSettings)) if key != "optimizer"
+)
+#: What inference depends on besides its own settings.
+_INFERRED = (
+    *("net", "seq_len", "cluster", "device", "network", "workers", "price", "cost_model"),
+    *("dtype", "batch_size", "framework"),
 )
 
 
@@ -66,9 +72,10 @@ def choices() -> dict[str, Any]:
             {"name": "true", "title": "beside the backward pass"},
             {"name": "false", "title": "after the backward pass"},
         ],
-        "exchange": [_field(key) for key in _EXCHANGE],
-        "training": [_field(key) for key in _TRAINING],
-        "mesh": [_field(key) for key in MESH],
+        "exchange": [_field(key, DECLARED[key]) for key in _EXCHANGE],
+        "training": [_field(key, DECLARED[key]) for key in _TRAINING],
+        "mesh": [_field(key, DECLARED[key]) for key in MESH],
+        "infer": [_field(key, setting) for key, setting in SERVED.items()],
         "optimizers": _named(OPTIMIZERS),
         "datasets": [
             {"name": each.name, "note": f"{each.num_samples:,} samples"}
@@ -91,20 +98,26 @@ def depends() -> dict[str, list[str]]:
     """
     others = ("net", "batch_size", "workers", "scaling", "software", "cost_model")
     found = {kind: list(dict.fromkeys((*others, *keys))) for kind, keys in DEPENDS.items()}
-    return {"scaling": [key for key in KEYS if not key.startswith("other_")], **found}
+    compared = [key for key in KEYS if key not in SERVED]
+    own = [key for key in compared if not key.startswith("other_")]
+    return {
+        **dict.fromkeys(("scaling", "plan"), own),
+        "compare": compared,
+        "infer": [*_INFERRED, *SERVED],
+        **found,
+    }
 
 
 def _named(registry: Any) -> list[Choice]:
     return [{"name": name, "note": each.summary} for name, each in registry.items()]
 
 
-def _field(key: str) -> Choice:
+def _field(key: str, setting: Setting) -> Choice:
     """Return a control: what it is called, offers, and shows where nothing is given.
 
     What it is for is the first sentence of the option's help, in the words of the page. A field has
     no room for a long text of what is taken where nothing is given: that is said there, too.
     """
-    setting = DECLARED[key]
     said, _, _ = setting.help.partition(". ")
     note, empty = _worded(f"{said.rstrip('.:')}."), None
     if setting.default is None:
@@ -143,7 +156,7 @@ def _worded(text: str) -> str:
     """Return a text of the command line with labels in the place of options."""
 
     def label(found: re.Match[str]) -> str:
-        setting = DECLARED.get(found[1])
+        setting = DECLARED.get(found[1]) or SERVED.get(f"infer_{found[1]}")
         return f'"{setting.label}"' if setting and setting.label else found[0]
 
     return re.sub(r"--(\w+)", label, text)

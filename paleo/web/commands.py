@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from paleo.cluster.frameworks import FRAMEWORKS, running
@@ -18,6 +18,7 @@ from paleo.step.plan import COMPUTED
 from paleo.step.plan_keys import TRAINED
 from paleo.step.settings import DEFAULT_WORKERS
 from paleo.web import predefined
+from paleo.web.inference import inference_options
 from paleo.web.plans import plan_options
 from paleo.web.settings import DECLARED, MESH, PRICED, PageSettings
 
@@ -103,7 +104,14 @@ def plan_line(settings: PageSettings, net: NetSpec) -> str:
     return _line(settings, "plan", said=("dataset", "epochs"), **plan_options(settings, net))
 
 
-def _line(settings: PageSettings, command: str, said: tuple[str, ...] = (), **options: Any) -> str:
+def inference_line(settings: PageSettings, net: NetSpec) -> str:
+    """Return the command line that prints inference of what the page shows."""
+    options = inference_options(settings, net)
+    said = [key for key in options if key != "cost_model"]
+    return _line(settings, "infer", said=said, **options)
+
+
+def _line(settings: PageSettings, command: str, said: Collection[str] = (), **options: Any) -> str:
     """Return a command line for a POSIX shell, without what its defaults say."""
     words = ["paleo", command, _net(settings), *shlex.split(settings.options)]
     words += [] if settings.seq_len is None else [f"--seq_len={settings.seq_len}"]

@@ -29,10 +29,11 @@ from paleo.step.settings import DEFAULT_WORKERS, LOSS, OF_CLUSTER, RECOMPUTE
 from paleo.studies.datasets import Schedule, takes_images
 from paleo.studies.overview import OverviewSettings, StudySettings
 from paleo.web import predefined
+from paleo.web.serving_settings import SERVED, Given, read_given, served_values
 
 #: No setting is a longer text, and no query has more of them.
 _MOST_CHARACTERS = 200
-_MOST_KEYS = 96
+_MOST_KEYS = 160
 #: Samples of a batch: strong scaling divides it in many ways, and each is computed.
 _MOST_SAMPLES = 1_000_000
 #: Tokens of a sequence.
@@ -57,6 +58,7 @@ class PageSettings:
     are None then.
     Devices share a net as `tp` and what follows say, by default by its data alone.
     Beside it may stand another configuration, which is the same but for what begins with `other_`.
+    `infer` are those of the settings of inference that are given, whose keys begin with that.
     """
 
     net: str = "resnet50_v1_5"
@@ -121,6 +123,7 @@ class PageSettings:
     allocator_slack: float | None = None
     is_uploaded: bool = False
     options: str = ""
+    infer: Given = ()
     num_workers: tuple[int, ...] = DEFAULT_WORKERS
     schemes: tuple[str, ...] = ()
     other_net: str = ""
@@ -132,7 +135,7 @@ class PageSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every setting under its key."""
-        return {key: getattr(self, key) for key in KEYS}
+        return {key: getattr(self, key) for key in _OWN} | served_values(self.infer)
 
     def given(self, *keys: str) -> dict[str, Any]:
         """Return some settings by their keys, None where there is an empty text."""
@@ -194,12 +197,13 @@ class PageSettings:
 
 #: In what a configuration beside it may differ.
 COMPARED = ("net", "cluster", "device", "network", "dtype", "batch_size")
-#: The keys of settings.
-KEYS = tuple(
+_OWN = tuple(
     field.name
     for field in dataclasses.fields(PageSettings)
-    if field.name not in ("is_uploaded", "options", "num_workers", "schemes")
+    if field.name not in ("is_uploaded", "options", "infer", "num_workers", "schemes")
 )
+#: The keys of settings.
+KEYS = (*_OWN, *SERVED)
 _DEFAULTS = PageSettings()
 #: How devices share a net.
 MESH = tuple(declared(MeshSettings))
@@ -313,6 +317,7 @@ class _Reader:
         self._room(found)
         found["seq_len"] = self._length()
         found |= {f"other_{key}": self._other(key) for key in COMPARED}
+        found["infer"] = read_given(self.values, self._check)
         return PageSettings(**found, **self._schedule(), price=self._price())
 
     def _check_keys(self) -> None:

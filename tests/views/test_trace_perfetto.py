@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 import pytest
 from nets_of_tests import make_net
 
+import paleo
 from paleo.step.timeline.values import Timeline
+from paleo.studies.serving.timeline import serving_timeline
 from paleo.studies.timeline import timeline
-from paleo.views import trace
+from paleo.views import serving_trace, trace
 
 pytest_plugins = ("browser_fixtures",)
 
@@ -65,10 +67,11 @@ class Site(NamedTuple):
     page: Path
     folder: Path
 
-    def write(self, found: Timeline) -> str:
+    def write(self, found: Timeline | bytes) -> str:
         """Write a trace, and return its address."""
         number = len(list(self.folder.iterdir()))
-        (self.folder / f"{number}.json").write_bytes(trace.dumps(found))
+        text = found if isinstance(found, bytes) else trace.dumps(found)
+        (self.folder / f"{number}.json").write_bytes(text)
         return f"{self.address}/traces/{number}.json"
 
     def open(self, address: str) -> Any:
@@ -103,10 +106,10 @@ def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
 
 
 @pytest.fixture
-def opened(site: Site) -> Callable[[Timeline], Ask]:
+def opened(site: Site) -> Callable[[Timeline | bytes], Ask]:
     """Open a timeline in Perfetto, and return what asks its trace processor in SQL."""
 
-    def open_(found: Timeline) -> Ask:
+    def open_(found: Timeline | bytes) -> Ask:
         page = site.open(f"{site.address}/#!/?url={site.write(found)}")
         page.wait_for_function("() => window.app && window.app.trace", timeout=PATIENCE)
         return lambda sql: page.evaluate(QUERY, sql)
@@ -142,6 +145,32 @@ def test_perfetto_takes_all_events_and_adds_up_the_prediction(
     whole = round(found.seconds * 1e9)  # in nanoseconds
     assert totals["parts of the step"] == whole
     assert [totals[worker] for worker in found.workers] == [whole] * len(found.workers)
+
+
+@pytest.mark.slow
+def test_perfetto_takes_steps_counters_and_requests_of_servers(
+    opened: Callable[[bytes], Ask],
+) -> None:
+    (found,) = paleo.infer(
+        "llama3_2_1b", device="H100_SXM", workers=2, tp=1, prompt=512, output=32, rate=40,
+        requests=60,
+    )  # fmt: skip
+    drawn = serving_timeline(found, 1e3)
+    ask = opened(serving_trace.dumps(drawn))
+    assert ask(MISTAKES) == []
+    (first, second) = ask(TOTALS)
+    assert (first[0], second[0]) == ("server 1", "server 2")
+    assert first[1] + second[1] == pytest.approx(found.served.busy * 1e9)
+    requests = "select count(*), avg(dur) from slice where name = 'request'"
+    assert ask(requests) == [[60, pytest.approx(found.latency.mean * 1e9)]]
+    assert ask("select count(*) from slice where name = 'decoding' and depth = 1") == [[60]]
+    counters = "select distinct name from counter_track order by name"
+    names = [
+        f"server {number}: {what}"
+        for number in (1, 2)
+        for what in ("cache percent", "waiting requests")
+    ]
+    assert ask(counters) == [[name] for name in names]
 
 
 @pytest.mark.slow

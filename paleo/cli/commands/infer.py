@@ -8,21 +8,21 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from paleo.cli.batches import show_batches
 from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_option, setting_options
-from paleo.cli.plotting import Plot, result_options
+from paleo.cli.plotting import Plot
 from paleo.cli.setting_groups import say_what_is_used
+from paleo.cli.tracing import ServingTrace, serving_result_options
 from paleo.core.errors import SettingError
 from paleo.net.load import load
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import declared
 from paleo.studies.serving.infer import infer
 from paleo.studies.serving.placing import is_served
-from paleo.studies.serving.settings import DEFAULT_DEVICE, OF_OTHERS, InferSettings
+from paleo.studies.serving.settings import InferSettings
 
 _SETTINGS = declared(InferSettings)
-#: Those that other nets have as well.
-_BOTH = ("cluster", "device", "network", "cost_model", "dtype", "price", "prices", "power")
 _DEGREES = ("tp", "pp", "cp", "ep", "attention_dp", "prefill", "decode")
 _OF_PREFILL = ("prefill_tp", "prefill_ep", "prefill_attention_dp")
 _SERVER = ("server", "batching", "token_budget", "max_requests", "eager")
@@ -47,9 +47,14 @@ _MORE = ("requests", "hit_rate", "seed", "drafts", "acceptance")
 @setting_options(InferSettings, "batch_size", "framework", "cost_model", "price")
 @setting_option(_SETTINGS["prices"], type=click.Path())
 @setting_option(_SETTINGS["power"], type=str)
-@result_options
+@serving_result_options
 def command(
-    nets: tuple[str, ...], edits: NetEdits, output: Output, plot: Plot, **settings: Any
+    nets: tuple[str, ...],
+    edits: NetEdits,
+    output: Output,
+    plot: Plot,
+    trace: ServingTrace,
+    **settings: Any,
 ) -> None:
     """Show how quickly each NET answers, how many users it can have, and what that costs.
 
@@ -63,7 +68,7 @@ def command(
       paleo infer llama3_8b --device=H100_SXM
       paleo infer llama3_70b --cluster=dgx_h100 --num_workers=4 --tp=4 --dtype=fp8
       paleo infer llama3_8b --device=L40S --rate=2,4 --ttft="500 ms"
-      paleo infer llama3_8b --device=H100_SXM --prompts=trace.csv
+      paleo infer llama3_8b --device=H100_SXM --prompts=trace.csv --trace=serving.json
       paleo infer resnet50 --device=T4,L4 --batch_size=1,32 --dtype=int8
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = [load(net) for net in edits.applied()]
@@ -77,43 +82,29 @@ def command(
         for name, value in settings.items()
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    show = _serving if served[0] else _batches
-    show(edited, output, plot, given)
+    if served[0]:
+        trace.check(edited)
+        _serving(edited, output, plot, trace, given)
+    else:
+        trace.refuse("there is none of nets that are no language models")
+        show_batches(edited, output, plot, given)
     say_what_is_used(nets)
 
 
-def _serving(edited: list[NetSpec], output: Output, plot: Plot, given: dict[str, Any]) -> None:
+def _serving(
+    edited: list[NetSpec], output: Output, plot: Plot, trace: ServingTrace, given: dict[str, Any]
+) -> None:
     """Print what language models take on a server."""
     from paleo.views.answers.serving import serving_answer
     from paleo.views.tables.serving import loads_table, serving_tables
 
     found = infer(edited, **given)
+    if trace.write_load(found):
+        return
     plot.write(
         output,
         serving_tables(found) if output.for_people else loads_table(found),
         lambda: {"rows": [each.to_dict() for each in found]},
         lambda charts: charts.of_serving(found),
         answer=lambda: serving_answer(found),
-    )
-
-
-def _batches(edited: list[NetSpec], output: Output, plot: Plot, given: dict[str, Any]) -> None:
-    """Print what batches of other nets take."""
-    from paleo.studies.metrics import metrics
-    from paleo.views.answers.metrics import INFERENCE, metrics_answer
-    from paleo.views.tables.ranking import ranking_table
-
-    for name in given:
-        if name not in (*_BOTH, *OF_OTHERS, "importing"):
-            option = {"workers": "num_workers"}.get(name, name)
-            raise SettingError(f"{option}: is for language models alone")
-    if "cluster" not in given:
-        given.setdefault("device", DEFAULT_DEVICE)
-    found = metrics(edited, **given)
-    plot.write(
-        output,
-        [ranking_table(found, INFERENCE)],
-        lambda: {"rows": [each.to_dict() for each in found]},
-        lambda charts: charts.of_metrics(found),
-        answer=lambda: metrics_answer(found, INFERENCE),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from paleo.cluster.servers import Server
@@ -107,7 +108,7 @@ class Serving(Result):
 
     `served` is None where the model, or a single request, does not fit: `missing` says what would
     make it; or where requests come quicker than they are served: `most_rate` says up to which rate
-    they are.
+    they are. `simulate` serves the load again, with the steps in it if that is asked for by `log`.
     """
 
     asked: Asked
@@ -121,6 +122,7 @@ class Serving(Result):
     most_rate: float | None = None
     limits: tuple[float | None, float | None] = (None, None)
     notes: tuple[str, ...] = ()
+    simulate: Callable[..., Served] | None = None
 
     @property
     def memory(self) -> Memory:

@@ -138,6 +138,14 @@ def _check_together(found: Mapping[str, Any], given: Mapping[str, Any], mistakes
             mistakes.add(f"{name}: nothing is drafted: give drafts, how many in a step")
 
 
+def requests_asked(given: Mapping[str, Any]) -> list[int]:
+    """Return how many requests are simulated of each load, of settings that may be given or not."""
+    count = given.get("requests")
+    if given.get("rate"):
+        return [count or _AT_RATE] * len(given["rate"])
+    return [count or FOR_EACH * each for each in given.get("concurrency") or CONCURRENCY]
+
+
 def _loads(found: Mapping[str, Any]) -> list[tuple[int | None, float | None, Load]]:
     """Return all loads, each with its concurrency or its rate."""
     if found["prompts"] is not None:
@@ -147,15 +155,15 @@ def _loads(found: Mapping[str, Any]) -> list[tuple[int | None, float | None, Loa
         return [(None, rate, trace.at_rate(rate)) for rate in found["rate"]]
     lengths = [_lengths(found[name], found["length_cv"]) for name in ("prompt", "output")]
     how = {"hit_rate": found["hit_rate"], "seed": found["seed"]}
+    counts = requests_asked(found)
     if found["rate"]:
-        count = found["requests"] or _AT_RATE
         return [
             (None, rate, open_load(rate, count, *lengths, cv=found["cv"], **how))
-            for rate in found["rate"]
+            for rate, count in zip(found["rate"], counts, strict=True)
         ]
     return [
-        (each, None, closed_load(each, found["requests"] or FOR_EACH * each, *lengths, **how))
-        for each in found["concurrency"] or CONCURRENCY
+        (most, None, closed_load(most, count, *lengths, **how))
+        for most, count in zip(found["concurrency"] or CONCURRENCY, counts, strict=True)
     ]
 
 
@@ -203,7 +211,8 @@ def _answer(
         prefill = Party(one.prefill, scheduling_of(one.prefill, *how), one.prefill_copies)
         link = _link(one)
     most = _most_rate(party, prefill, link, load) if rate is not None else None
-    served = serve(load, party, prefill, link)
+    simulate = functools.partial(serve, load, party, prefill, link)
+    served = simulate()
     prompt = max(round(float((load.prompt - load.cached).mean())), 1)
     of_prompts = one.prefill or one.deployment
     keys = float(load.prompt.mean() + load.output.mean() / 2)
@@ -218,6 +227,7 @@ def _answer(
             deployment.decode(running, keys).times, deployment.host_seconds(round(running))
         ),
         most_rate=most,
+        simulate=simulate,
     )
 
 

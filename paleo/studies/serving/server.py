@@ -33,7 +33,8 @@ class Steps:
     """Steps of a server that are alike: `count` of them, one after the other, from `start` on.
 
     Of each: `prompts` parts of prompts with `prompt_tokens` in all, and `decodes` requests that get
-    a token, whose caches hold `context` tokens before the first one. `waiting` requests are queued.
+    a token, whose caches hold `context` tokens before the first one. `waiting` requests are queued,
+    and the server's cache has blocks of `cached` tokens taken before the first step makes more.
     """
 
     server: int
@@ -45,6 +46,7 @@ class Steps:
     decodes: int
     context: int
     waiting: int
+    cached: int
 
 
 class Requests:
@@ -162,7 +164,7 @@ class Server:
             self._log.append(
                 Steps(
                     self.number, start, seconds, count, len(chunks), tokens, decodes, context,
-                    waiting,
+                    waiting, self._used * self.scheduling.block,
                 )
             )  # fmt: skip
         done: list[int] = []

@@ -106,6 +106,7 @@ DTYPE = Setting(
     "weights alone.",
     choices=lambda: _TYPES,
     shown_default="bf16, or fp16 where the device has no bf16; of other nets fp32",
+    label="Data type of products",
 )
 
 
@@ -133,6 +134,7 @@ class InferSettings(TypedDict, total=False):
             help="The same of experts, where theirs are others.",
             shown_default="--dtype",
             metavar="NAME",
+            label="Data type of experts",
         ),
     ]
     kv_dtype: Annotated[
@@ -143,6 +145,7 @@ class InferSettings(TypedDict, total=False):
             help="Numbers of keys and values in the cache.",
             choices=lambda: CACHES,
             shown_default="2 bytes each",
+            label="Data type of the cache",
         ),
     ]
     tp: Annotated[
@@ -153,13 +156,36 @@ class InferSettings(TypedDict, total=False):
             "have attention of different requests are among them.",
             None,
             shown_default="those of --ep, or as few as hold the model",
+            label="Tensor parallel",
         ),
     ]
-    pp: Annotated[int, _whole("pp", "Stages of layers of one copy.", 1)]
-    cp: Annotated[
-        int, _whole("cp", "Devices that share the positions of a request, and its cache.", 1)
+    pp: Annotated[
+        int,
+        _whole(
+            "pp",
+            "Stages of layers of one copy.",
+            1,
+            label="Pipeline parallel",
+        ),
     ]
-    ep: Annotated[int, _whole("ep", "Devices among those of --tp that have different experts.", 1)]
+    cp: Annotated[
+        int,
+        _whole(
+            "cp",
+            "Devices that share the positions of a request, and its cache.",
+            1,
+            label="Context parallel",
+        ),
+    ]
+    ep: Annotated[
+        int,
+        _whole(
+            "ep",
+            "Devices among those of --tp that have different experts.",
+            1,
+            label="Expert parallel",
+        ),
+    ]
     attention_dp: Annotated[
         int,
         _whole(
@@ -167,6 +193,7 @@ class InferSettings(TypedDict, total=False):
             "Groups among the devices of --tp that have different requests; they share experts "
             "alone.",
             1,
+            label="Groups of attention",
         ),
     ]
     prefill: Annotated[
@@ -175,15 +202,44 @@ class InferSettings(TypedDict, total=False):
             "prefill",
             "Devices that compute prompts alone; the others decode, and caches are moved.",
             None,
+            label="Devices for prompts",
         ),
     ]
     decode: Annotated[
-        int | None, _whole("decode", "Devices that decode alone, with --prefill.", None)
+        int | None,
+        _whole(
+            "decode",
+            "Devices that decode alone, with --prefill.",
+            None,
+            label="Devices that decode",
+        ),
     ]
-    prefill_tp: Annotated[int | None, _whole("prefill_tp", "--tp of those.", None)]
-    prefill_ep: Annotated[int | None, _whole("prefill_ep", "--ep of those.", None)]
+    prefill_tp: Annotated[
+        int | None,
+        _whole(
+            "prefill_tp",
+            "--tp of those.",
+            None,
+            label="Tensor parallel, prompts",
+        ),
+    ]
+    prefill_ep: Annotated[
+        int | None,
+        _whole(
+            "prefill_ep",
+            "--ep of those.",
+            None,
+            label="Expert parallel, prompts",
+        ),
+    ]
     prefill_attention_dp: Annotated[
-        int | None, _whole("prefill_attention_dp", "--attention_dp of those.", None)
+        int | None,
+        _whole(
+            "prefill_attention_dp",
+            "--attention_dp of those.",
+            None,
+            label="Groups of attention, prompts",
+        ),
     ]
     server: Annotated[
         str | Server,
@@ -192,6 +248,7 @@ class InferSettings(TypedDict, total=False):
             check=find_server,
             help="The program that serves: its scheduler, kernels and host.",
             choices=lambda: SERVERS,
+            label="Server",
         ),
     ]
     batching: Annotated[
@@ -201,15 +258,28 @@ class InferSettings(TypedDict, total=False):
             check=choice("batching", ("continuous", "static")),
             help="Requests come and go step by step, or batch by batch.",
             choices=lambda: ("continuous", "static"),
+            label="Batching",
         ),
     ]
     token_budget: Annotated[
         int | None,
-        _whole("token_budget", "The most tokens of a step.", None, shown_default="the server's"),
+        _whole(
+            "token_budget",
+            "The most tokens of a step.",
+            None,
+            shown_default="the server's",
+            label="Tokens of a step",
+        ),
     ]
     max_requests: Annotated[
         int | None,
-        _whole("max_requests", "The most requests at once.", None, shown_default="the server's"),
+        _whole(
+            "max_requests",
+            "The most requests at once.",
+            None,
+            shown_default="the server's",
+            label="Requests at once",
+        ),
     ]
     eager: Annotated[
         bool,
@@ -217,20 +287,21 @@ class InferSettings(TypedDict, total=False):
             default=False,
             check=bool,
             help="The host hands over each kernel; else steps that decode are CUDA graphs.",
+            label="Without CUDA graphs",
         ),
     ]
     prompt: Annotated[
         int,
         Setting(
             default=1024, check=counted("prompt", MOST_TOKENS), help="Tokens of a prompt.",
-            is_number=True,
+            is_number=True, label="Tokens of a prompt",
         ),
     ]  # fmt: skip
     output: Annotated[
         int,
         Setting(
             default=256, check=counted("output", MOST_TOKENS), help="Tokens of an answer.",
-            is_number=True,
+            is_number=True, label="Tokens of an answer",
         ),
     ]  # fmt: skip
     length_cv: Annotated[
@@ -240,13 +311,20 @@ class InferSettings(TypedDict, total=False):
             check=_number("length_cv", 0, 10),
             help="How lengths of prompts and answers differ: their standard deviation over their "
             "mean, of a lognormal distribution. Requests that are all alike stay in step.",
+            label="Variation of lengths",
         ),
     ]
     concurrency: Annotated[
         int | Sequence[int] | None,
-        listing("concurrency", _whole("concurrency", "Requests at a time.", 1)).with_default(
-            None, shown_default="1,8,32,128"
-        ),
+        listing(
+            "concurrency",
+            _whole(
+                "concurrency",
+                "Requests at a time.",
+                1,
+                label="Requests at a time",
+            ),
+        ).with_default(None, shown_default="1,8,32,128"),
     ]
     rate: Annotated[
         float | Sequence[float] | None,
@@ -257,6 +335,7 @@ class InferSettings(TypedDict, total=False):
                 check=_number("rate", 0, _MOST, above=True),
                 help="Requests a second that come, whether or not others are done.",
                 is_number=True,
+                label="Requests a second",
             ),
         ).with_default(None, type=float),
     ]
@@ -267,6 +346,7 @@ class InferSettings(TypedDict, total=False):
             check=_number("cv", 0, 100),
             help="How evenly requests come: 1 at random (Poisson), 0 as a clock, more in bursts "
             "(gamma).",
+            label="Variation of arrivals",
         ),
     ]
     prompts: Annotated[
@@ -284,6 +364,7 @@ class InferSettings(TypedDict, total=False):
         _whole(
             "requests", "How many requests are simulated.", None,
             shown_default="10 for each at a time; 1000 at a rate",
+            label="Requests that are simulated",
         ),
     ]  # fmt: skip
     hit_rate: Annotated[
@@ -292,6 +373,7 @@ class InferSettings(TypedDict, total=False):
             default=0.0,
             check=_share("hit_rate"),
             help="The share of a prompt that the prefix cache has.",
+            label="Hit rate of the prefix cache",
         ),
     ]
     seed: Annotated[
@@ -299,6 +381,7 @@ class InferSettings(TypedDict, total=False):
         Setting(
             default=0, check=counted("seed", least=0), is_number=True,
             help="What chance begins with: the same number gives the same requests.",
+            label="Seed",
         ),
     ]  # fmt: skip
     drafts: Annotated[
@@ -308,12 +391,16 @@ class InferSettings(TypedDict, total=False):
             check=counted("drafts", 64, least=0),
             help="Speculative decoding: tokens that are drafted in each step.",
             is_number=True,
+            label="Drafted tokens",
         ),
     ]
     acceptance: Annotated[
         float,
         Setting(
-            default=0.7, check=_share("acceptance"), help="The chance that a draft is accepted."
+            default=0.7,
+            check=_share("acceptance"),
+            help="The chance that a draft is accepted.",
+            label="Accepted drafts",
         ),
     ]
     draft: Annotated[
@@ -324,6 +411,7 @@ class InferSettings(TypedDict, total=False):
             help="The net that drafts.",
             metavar="NET",
             shown_default="a layer of the model, as multi-token prediction",
+            label="Net that drafts",
         ),
     ]
     ttft: Annotated[
@@ -333,6 +421,7 @@ class InferSettings(TypedDict, total=False):
             check=lambda value: None if value is None else checked_seconds("ttft")(value),
             help='The most time to a first token, such as "500 ms".',
             metavar="TIME",
+            label="Limit of the first token",
         ),
     ]
     tpot: Annotated[
@@ -342,6 +431,7 @@ class InferSettings(TypedDict, total=False):
             check=lambda value: None if value is None else checked_seconds("tpot")(value),
             help='The most time for each other token, such as "30 ms".',
             metavar="TIME",
+            label="Limit of each other token",
         ),
     ]
     batch_size: Annotated[
