@@ -82,7 +82,7 @@ class Evaluation:
             if id(divided) not in known:
                 known[id(divided)] = divided.under_plan(changed)
             dealt = Dealt(known[id(divided)], changed, mesh)
-            meant = self.meant(dealt)
+            meant = self.meant(dealt.divided)
             for batches, own in asked:
                 zeros = [zero for zero, z in group.zeros.items() if wanted[own[:, z]].any()]
                 for zero, part, columns in dealt.columns([*meant], zeros, batches):

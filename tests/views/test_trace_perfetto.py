@@ -155,6 +155,8 @@ def test_perfetto_takes_steps_counters_and_requests_of_servers(
         "llama3_2_1b", device="H100_SXM", workers=2, tp=1, prompt=512, output=32, rate=40,
         requests=60,
     )  # fmt: skip
+    assert found.served is not None
+    assert found.latency is not None
     drawn = serving_timeline(found, 1e3)
     ask = opened(serving_trace.dumps(drawn))
     assert ask(MISTAKES) == []
