@@ -132,11 +132,6 @@ class Split(NamedTuple):
     depth: Quantity
     again: Quantity
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether K is in one part, of all products."""
-        return np.size(self.parts) == 1 and bool(self.parts == 1)
-
 
 class Found(NamedTuple):
     """The quickest tile and split: seconds but for the launch, and of computing and loading.
@@ -239,8 +234,7 @@ class Products(NamedTuple):
         That is the seconds of computing and loading; on the lanes, where these are so many times
         the elements of K, the fourth power of the seconds of one, which has the same order.
         """
-        number = tiling.number if split.is_whole else tiling.number * split.parts
-        full = number / self.machine.multiprocessors
+        full = tiling.number * split.parts / self.machine.multiprocessors
         waves = _ceil(full)
         if self.unit.is_matrix:
             return waves, waves * (split.depth * tiling.element + tiling.written)
