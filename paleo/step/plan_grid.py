@@ -209,7 +209,9 @@ class Dealt:
 
     def __init__(self, divided: DividedNet, plan: Plan, mesh: Mesh) -> None:
         self.divided, self.plan, self.mesh = divided, plan, mesh
-        self.meshed = _Meshed(divided.part.net, plan, mesh, divided.part)
+        # Whether anything is divided is asked of each ZeRO.
+        shared = replace(plan, zero=3) if plan.shard_degree else plan
+        self.meshed = _Meshed(divided.part.net, shared, mesh, divided.part)
         count, chunks = len(divided.index), plan.interleave
         counts = dealt_out(divided.graph.name, count, mesh.pp, chunks, plan.stages)
         #: The first unit of each chunk, and one behind the last.

@@ -172,6 +172,13 @@ def test_plans_that_cannot_be_say_why() -> None:
     assert found.best(5) == [int(np.flatnonzero(found.valid)[0])]
 
 
+def test_groups_that_divide_are_for_plans_that_divide_something() -> None:
+    fixed: dict[str, Any] = {"cluster": "dgx_a100", "workers": 8, "shard_degree": 2}
+    found = assert_equal_one_by_one("gpt2", fixed, {"zero": [0, 3], "global_batch": 16}, 1)
+    assert found.valid.tolist() == [False, True]
+    assert found.reasons[0].startswith("shard_degree: nothing is divided")
+
+
 def test_the_best_is_the_quickest_that_fits() -> None:
     found = paleo.plans(
         "gpt2", cluster="dgx_a100", workers=8, tp=[1, 2, 4], micro_batch=[1, 4], global_batch=64
