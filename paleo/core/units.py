@@ -98,6 +98,7 @@ _SHOWN: dict[str, list[Scale]] = {
     "FLOP of a run": [Scale(1e18, "EFLOP"), Scale(1e15, "PFLOP"), Scale(1e12, "TFLOP")],
     "FLOP/s": [Scale(1e12, "TFLOP/s"), Scale(1e9, "GFLOP/s")],
     "bytes/s": [Scale(1e9, "GB/s"), Scale(1e6, "MB/s")],
+    "number": [Scale(1e9, "billions"), Scale(1e6, "millions"), Scale(1, "")],
     "network": [Scale(1e9 / 8, "Gbit/s"), Scale(1e6 / 8, "Mbit/s")],
     "Hz": [Scale(1e9, "GHz"), Scale(1e6, "MHz")],
     "W": [Scale(1, "W")],

@@ -45,9 +45,10 @@ from paleo.views.tables.stages import remedies_table, stages_table
 from paleo.views.tables.summary import by_type_table, summary_table
 from paleo.web import predefined
 from paleo.web.cache import Cache
-from paleo.web.commands import command_lines, inference_line, plan_line
+from paleo.web.commands import command_lines, inference_line, plan_line, search_line
 from paleo.web.fair_lock import Turns
 from paleo.web.inference import inferred
+from paleo.web.nets import searched
 from paleo.web.plans import planned
 from paleo.web.settings import COMPARED, DEPENDS, PLANNED, PRICED, PageSettings
 from paleo.web.uploads import Uploaded
@@ -334,6 +335,7 @@ FOUND: dict[
 ] = {
     "plan": ("the best plans", plan_line, planned),
     "infer": ("inference", inference_line, inferred),
+    "search": ("the best nets", search_line, searched),
 }
 #: The kinds of answers, and what each has besides settings and commands.
 KINDS: dict[str, Callable[[Overview], dict[str, Any]]] = {

@@ -19,6 +19,7 @@ from paleo.step.plan_keys import TRAINED
 from paleo.step.settings import DEFAULT_WORKERS
 from paleo.web import predefined
 from paleo.web.inference import inference_options
+from paleo.web.nets import search_options
 from paleo.web.plans import plan_options
 from paleo.web.settings import DECLARED, MESH, PRICED, PageSettings
 
@@ -112,6 +113,12 @@ def inference_line(settings: PageSettings, net: NetSpec) -> str:
 
 
 def _line(settings: PageSettings, command: str, said: Collection[str] = (), **options: Any) -> str:
+def search_line(settings: PageSettings, net: NetSpec) -> str:
+    """Return the command line that prints the best nets around the one that the page shows."""
+    return _line(settings, "search", said=("device",), **search_options(settings, net))
+
+
+def _line(settings: PageSettings, command: str, said: tuple[str, ...] = (), **options: Any) -> str:
     """Return a command line for a POSIX shell, without what its defaults say."""
     words = ["paleo", command, _net(settings), *shlex.split(settings.options)]
     words += [] if settings.seq_len is None else [f"--seq_len={settings.seq_len}"]

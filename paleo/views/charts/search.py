@@ -12,7 +12,7 @@ from paleo.views.charts.base import Chart, Series, bars, in_one_unit
 
 #: Points of a front that are drawn: more lie on each other.
 _MOST = 2000
-_SCALED = ("s", "bytes", "J", "FLOP")
+_SCALED = ("s", "bytes", "J", "FLOP", "number")
 
 
 def search_charts(found: Search) -> tuple[Chart, ...]:
@@ -71,13 +71,14 @@ def _front_chart(found: Search, asked: Asked) -> Chart:
 
 
 def _scaled(asked: Asked, columns: Sequence[list[Any]]) -> tuple[Scale | None, list[list[Any]]]:
-    if asked.quantity.unit not in _SCALED:
+    unit = asked.quantity.unit or ("number" if asked.quantity.is_whole else "")
+    if unit not in _SCALED:
         return None, list(columns)
-    scale, scaled = in_one_unit([column for column in columns if column], asked.quantity.unit)
+    scale, scaled = in_one_unit([column for column in columns if column], unit)
     filled = iter(scaled)
     return scale, [list(next(filled)) if column else [] for column in columns]
 
 
 def _label(asked: Asked, scale: Scale | None) -> str:
     title = asked.quantity.title + (f" on {asked.device}" if asked.device else "")
-    return f"{title} ({scale.unit})" if scale else title
+    return f"{title} ({scale.unit})" if scale and scale.unit else title

@@ -231,9 +231,9 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       }
     }
 
-    /** Return what is asked for beside the steps: layers and plans only where they are looked at. */
+    /** Return what is asked for beside the steps: what takes longer only where it is looked at. */
     _others(state) {
-      const kinds = ["memory", ...({ layers: ["layers"], plans: ["plan"] }[state.view] || [])];
+      const kinds = ["memory", ...({ layers: ["layers"], plans: ["plan"], nets: ["search"] }[state.view] || [])];
       const compares = Object.entries(state.values).some(([key, value]) => key.startsWith("other_") && value);
       if (compares) kinds.push("compare");
       else if (!this.isReport) this._alone();
@@ -243,7 +243,8 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     async _one(kind, state, number, signal) {
       const key = this._key(kind, state);
       if (this.shown[kind] === key) return;
-      const other = { compare: () => this._compared(state, signal), plan: () => this._planned(state, signal) }[kind];
+      const found = () => this._found(kind, state, signal);
+      const other = { compare: () => this._compared(state, signal), plan: found, search: found }[kind];
       const answer = await (other ? other() : this.source.ask(kind, state, signal));
       if (number !== this.latest) return; // never an older answer after a newer one
       this.results.show(kind, answer);
@@ -266,10 +267,10 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       }
     }
 
-    /** Return the answer about the best plans; why there are none is said there alone. */
-    async _planned(state, signal) {
+    /** Return the answer about the best plans, or nets; why there are none is said there alone. */
+    async _found(kind, state, signal) {
       try {
-        return await this.source.ask("plan", state, signal);
+        return await this.source.ask(kind, state, signal);
       } catch (error) {
         if (!(error instanceof Paleo.Refusal)) throw error;
         return { wrong: error.lines };
@@ -411,7 +412,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     const defaults = Paleo.address.texts(report.settings);
     const app = new App(new Paleo.Report(report), choices, defaults, report.depends);
     const views = [1, 2, 3].reduce((found) => found.flatMap(Object.values), Object.values(report.views));
-    Paleo.by("tab-plans").hidden = true; // a report has no answers about them
+    for (const view of ["plans", "nets"]) Paleo.by(`tab-${view}`).hidden = true; // a report has none
     for (const kind of ["layers", "memory"]) {
       if (!views.some((view) => kind in view)) Paleo.by(`tab-${kind}`).hidden = true;
     }

@@ -9,6 +9,8 @@
   };
   /** The charts of an answer about scaling, in the order of the page. */
   const SCALING = ["stage_times", "speedup", "time", "cost", "step", "parts", "efficiency"];
+  /** The answers that are found among all there are, with the views that show them. */
+  const FOUND = { plan: "plans", search: "nets" };
   const COMPARE = ["throughput", "time", "cost", "step"];
 
   class Results {
@@ -27,6 +29,7 @@
         },
         compare: charts("beside-charts", COMPARE, "table-compare"),
         plan: charts("plans-charts", ["plan_memory", "plan_cost"], "table-plans"),
+        search: charts("nets-charts", ["front_params"], "table-nets"),
         layers: charts("layers-charts", ["layers", "roofline"], "table-layers"),
         memory: {
           ...charts("memory-bar", ["memory"], "table-memory", true),
@@ -40,6 +43,8 @@
         compare: new Paleo.Table(Paleo.by("beside-table"), "table-compare", "Figures of both"),
         layers: new Paleo.Table(Paleo.by("layers-table"), "table-layers", "Layers"),
         plan: new Paleo.Table(Paleo.by("plans-table"), "table-plans", "Best plans"),
+        search: new Paleo.Table(Paleo.by("nets-table"), "table-nets", "Nets that none beats"),
+        chosen: new Paleo.Table(Paleo.by("chosen-table"), "table-chosen", "The quickest net"),
         kinds: new Paleo.Table(Paleo.by("kinds-table"), "table-kinds", "Layers by type"),
         memory: new Paleo.Table(Paleo.by("memory-table"), "table-memory", "Memory by layer"),
       };
@@ -52,7 +57,7 @@
     show(kind, answer) {
       if (kind === "scaling") this._scaling(answer);
       else if (kind === "compare") this.compare(answer);
-      else if (kind === "plan") this._plans(answer);
+      else if (FOUND[kind]) this._found(kind, answer);
       else {
         this._charts(kind, answer, null);
         this.tables[kind].show(answer.table, { blocks: answer.blocks || [] });
@@ -82,15 +87,16 @@
       this._commands();
     }
 
-    /** Show the best plans, or why there are none. */
-    _plans(answer) {
-      const found = !answer.wrong;
-      Paleo.by("plans-answer").textContent = (answer.wrong || answer.answer).join(" ");
-      Paleo.by("plans-table").hidden = !found;
-      Paleo.by("plans-charts").hidden = !found;
-      if (!found) return;
-      this._charts("plan", answer, null);
-      this.tables.plan.show(answer.table);
+    /** Show the best of all plans, or nets, or why there are none. */
+    _found(kind, answer) {
+      const view = FOUND[kind];
+      Paleo.by(`${view}-answer`).textContent = (answer.wrong || answer.answer).join(" ");
+      Paleo.by(`${view}-table`).hidden = Boolean(answer.wrong);
+      Paleo.by(`${view}-charts`).hidden = Boolean(answer.wrong);
+      if (kind === "search") this._maybe("chosen", answer.chosen);
+      if (answer.wrong) return;
+      this._charts(kind, answer, null);
+      this.tables[kind].show(answer.table);
     }
 
     /** Take away what there is no answer for. */
@@ -164,7 +170,7 @@
     }
 
     _commands() {
-      const all = ["scaling", "layers", "memory", "compare", "plan"].flatMap((kind) => this.commands[kind] || []);
+      const all = ["scaling", "layers", "memory", "compare", "plan", "search"].flatMap((kind) => this.commands[kind] || []);
       const isFirst = ({ text }, i) => all.findIndex((other) => other.text === text) === i;
       const unique = all.filter(isFirst);
       const key = JSON.stringify(unique);
