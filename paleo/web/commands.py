@@ -112,13 +112,12 @@ def inference_line(settings: PageSettings, net: NetSpec) -> str:
     return _line(settings, "infer", said=said, **options)
 
 
-def _line(settings: PageSettings, command: str, said: Collection[str] = (), **options: Any) -> str:
 def search_line(settings: PageSettings, net: NetSpec) -> str:
     """Return the command line that prints the best nets around the one that the page shows."""
     return _line(settings, "search", said=("device",), **search_options(settings, net))
 
 
-def _line(settings: PageSettings, command: str, said: tuple[str, ...] = (), **options: Any) -> str:
+def _line(settings: PageSettings, command: str, said: Collection[str] = (), **options: Any) -> str:
     """Return a command line for a POSIX shell, without what its defaults say."""
     words = ["paleo", command, _net(settings), *shlex.split(settings.options)]
     words += [] if settings.seq_len is None else [f"--seq_len={settings.seq_len}"]
