@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from paleo.net.graph import Node, build
+from paleo.net.layers.base import Layer
 from paleo.net.spec import NetSpec
 
 
@@ -50,9 +52,10 @@ def _path(nodes: tuple[Node, ...], node: Node, heads: int) -> list[str] | None:
     return [*found, node.name]
 
 
-def _repeated(layer: object, times: int) -> object:
+def _repeated(layer: Layer, times: int) -> Layer:
     """Return a product with so many times the columns, or a view with so many times the heads."""
-    if layer.serves_as == "product":  # type: ignore[attr-defined]
-        return layer.replace(num_outputs=layer.num_outputs * times)  # type: ignore[attr-defined]
-    *first, heads, size = layer.output_shape  # type: ignore[attr-defined]
-    return layer.replace(output_shape=(*first, heads * times, size))  # type: ignore[attr-defined]
+    sizes: Any = layer
+    if layer.serves_as == "product":
+        return layer.replace(num_outputs=sizes.num_outputs * times)
+    *first, heads, size = sizes.output_shape
+    return layer.replace(output_shape=(*first, heads * times, size))

@@ -197,7 +197,7 @@ def _answer(
         prefill = Party(one.prefill, scheduling_of(one.prefill, *how), one.prefill_copies)
         link = _link(one)
     most = _most_rate(one, load) if rate is not None else None
-    served = serve(load, party, prefill, link)
+    served = serve(load, party, prefill, link).behind(float(one.server.first_host))
     prompt = max(round(float((load.prompt - load.cached).mean())), 1)
     of_prompts = one.prefill or one.deployment
     keys = float(load.prompt.mean() + load.output.mean() / 2)

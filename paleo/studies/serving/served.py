@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +56,10 @@ class Served:
     busy: float
     decode_seconds: float
     log: tuple[Steps, ...] = ()
+
+    def behind(self, seconds: float) -> Served:
+        """Return the same where every token comes so much later, behind a frontend."""
+        return replace(self, first=self.first + seconds, finish=self.finish + seconds)
 
     @cached_property
     def ttft(self) -> Array:

@@ -141,7 +141,7 @@ def test_what_cannot_be_says_why() -> None:
         "",
         "prompt: with its answer it has more than 131,072 positions",
         f"num_workers: {10**6} devices, but cluster dgx_h100 has 16384 at most; {NONE}",
-        "tp: 32 and 8 heads of model/layers/*/self_attn/attention do not divide 16 ways",
+        "num_workers: a copy is on 16 devices, which do not divide them",
     ]
     assert np.isnan(found["ttft_s"][~found.valid]).all()
     assert found.valid.sum() == 1
