@@ -4,13 +4,13 @@
     python benchmarks/serving.py --rows     and every row
     python benchmarks/serving.py --every=8  of every 8th served point alone
     python benchmarks/serving.py --write    write them into docs/accuracy.md
-    python benchmarks/serving.py --check    exit with 1 if a bound is missed that is known to be met
-    python benchmarks/serving.py --fit      fit what hosts take, to 40 rows of H100 and H200 a server
+    python benchmarks/serving.py --check    exit with 1 if a bound is missed that was met
+    python benchmarks/serving.py --fit      fit what hosts take, to 40 rows of H100, H200 a server
 
 Served points are those of aiconfigurator-core (the extra `validate`), batches those of Splitwise
-and llama.cpp (docs/accuracy.md says where they are). Nothing is fitted to a net, nor to any row of a
+and llama.cpp (docs/accuracy.md says where they are). Nothing is fitted to a net, nor to any row of
 B200, B300, GB200 or GB300: of servers, what --fit prints; of all of them, the drift of devices and
-how unequal experts are chosen (paleo/step/serving/prices.py).
+how unequal experts are chosen (paleo/step/serving/prices.py, shares.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.util
+import itertools
 import os
 import re
 import sys
@@ -62,9 +63,9 @@ SIMULATED, ROUNDS = 64, 6
 #: vLLM of rows that do not say theirs: those of InferenceX in 2025.
 UNSTATED = {"vllm": "0.11"}
 #: Rows of a server that hosts are fitted to, and requests at a time of them.
-ROWS_OF_FIT, MOST_OF_FIT = 40, 16
-#: Bounds of what is fitted: seconds of a step, and before a first token.
-MOST_HOST = 3e-3, 0.3
+ROWS_OF_FIT, MOST_OF_FIT = 40, 64
+#: Bounds of what is fitted: seconds of a step, of a request of it, and before a first token.
+MOST_HOST = 3e-3, 1e-4, 0.3
 
 
 class _On(NamedTuple):
@@ -114,7 +115,8 @@ def _prices(
     return StepPrices(program, chip, COST_MODELS["tiled"], kernels, degrees, cluster)
 
 
-def _server(row: ServedRow) -> Server:
+def server_of(row: ServedRow) -> Server:
+    """Return the server of a row, of its version."""
     version = row.version or UNSTATED.get(row.server, "") * ("2026" not in _day(row))
     return SERVERS[row.server].of_version(version)
 
@@ -135,7 +137,7 @@ def deployment_of(row: ServedRow, server: Server) -> Deployment:
 
 def served(row: ServedRow, server: Server | None = None) -> Point:
     """Return what a row took by what is predicted."""
-    server = server or _server(row)
+    server = server or server_of(row)
     deployment = deployment_of(row, server)
     scheduling = scheduling_of(deployment, "continuous", row.step_requests)
     if row.concurrency > SIMULATED:
@@ -226,24 +228,46 @@ def kinds(found: Sequence[Point], batches: Sequence[Point]) -> list[Kind]:
 
 
 def fit(rows: Sequence[ServedRow]) -> None:
-    """Print what hosts take a step and before a first token, by rows of H100 and H200."""
+    """Print what hosts take a step, a request of it and before a first token.
+
+    Those of a grid within bounds that make the mean error of a token least, and then that of the
+    first one, of random rows of a server: each net has as many as the others, while there are any.
+    """
     generator = np.random.default_rng(0)
-    groups = defaultdict(list)
+    groups = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.device in FITTED and row.concurrency <= MOST_OF_FIT:
-            server = _server(row)
-            groups[row.server, "overlapped" if server.overlaps else "alone"].append(row)
-    for (name, how), of in sorted(groups.items()):
-        chosen = [of[i] for i in generator.permutation(len(of))[:ROWS_OF_FIT]]
-        bare = {row: replace(_server(row), step_host=0.0, first_host=0.0) for row in chosen}
+            groups[row.server, server_of(row).overlaps][row.net].append(row)
+    for (name, overlaps), nets in sorted(groups.items()):
+        shuffled = [generator.permutation(np.array(of, object)).tolist() for of in nets.values()]
+        dealt = [row for turn in itertools.zip_longest(*shuffled) for row in turn if row]
         missing: dict[str, int] = defaultdict(int)
-        found = list(points(chosen, lambda row, bare=bare: served(row, bare[row]), missing))
-        left = [point.row.tpot_s * (1 - point.tpot) for point in found]
-        first = [point.row.ttft_s * (1 - point.ttft) for point in found if point.ttft]
-        step, before = (
-            float(np.clip(np.median(of), 0, most)) for of, most in ((left, 3e-3), (first, 0.3))
+        found = list(points(dealt[:ROWS_OF_FIT], _without_host, missing))
+        token = np.array([point.row.tpot_s for point in found])
+        alone = np.array([point.tpot for point in found])
+        count = np.array([point.row.concurrency for point in found])
+        errors = {
+            (step, request): float(np.mean(abs(alone + (step + request * count) / token - 1)))
+            for step in np.arange(0, MOST_HOST[0], 5e-5)
+            for request in np.arange(0, MOST_HOST[1], 2e-6)
+        }
+        step, request = min(errors, key=errors.__getitem__)
+        seen = [point for point in found if point.ttft]
+        of_first = np.array([point.row.ttft_s for point in seen])
+        bare = np.array([point.ttft for point in seen])
+        first = min(
+            np.arange(0, MOST_HOST[2], 5e-3),
+            key=lambda seconds: float(np.mean(abs(bare + seconds / of_first - 1))),
         )
-        print(f"{name} ({how}), {len(found)} rows: step {step * 1e3:.2f} ms, first {before:.3f} s")
+        print(
+            f"{name} ({'overlapped' if overlaps else 'alone'}), {len(found)} rows: step "
+            f"{step * 1e3:.2f} ms, request {request * 1e6:.0f} us, first {first:.3f} s"
+        )
+
+
+def _without_host(row: ServedRow) -> Point:
+    server = replace(server_of(row), step_host=0.0, request_host=0.0, first_host=0.0)
+    return served(row, server)
 
 
 def table(found: Sequence[Kind]) -> str:

@@ -70,7 +70,7 @@ class Server:
     requests, `first_host` those of a request besides its steps until its first token (of the
     frontend: HTTP, tokens of its text), as `host_source` says (0 where nothing is known). Where it
     `overlaps`, a step is scheduled while the one before runs; before the version `overlaps_since`
-    it was not, and the host took `alone_host` a step.
+    it was not, and the host took `alone_host` a step and `alone_request` a request of it.
 
     On architectures in `fused_on` a kernel of an all-reduce adds and normalizes, too
     (TensorRT-LLM's allreduce_fusion, which FlashInfer has for others).
@@ -103,6 +103,7 @@ class Server:
     graphs_prompts: bool = False
     first_host: Quantity = 0.0
     alone_host: Quantity = 0.0
+    alone_request: Quantity = 0.0
     overlaps_since: tuple[int, ...] = ()
     fused_on: tuple[str, ...] = ()
 
@@ -111,7 +112,10 @@ class Server:
         numbers = _numbers(version)
         if not numbers or numbers >= self.overlaps_since:
             return self
-        return replace(self, version=version, step_host=self.alone_host, overlaps=False)
+        return replace(
+            self, version=version, overlaps=False, step_host=self.alone_host,
+            request_host=self.alone_request,
+        )  # fmt: skip
 
     def limits_on(self, device: Device) -> StepLimits:
         """Return what a step holds on a device; the least where its memory is not known."""
@@ -203,13 +207,14 @@ for _each in (
         spread_experts="all_gather",
         graphs_prompts=True,
         overlaps=True,
-        step_host=250e-6,
-        request_host=0.0,
+        step_host=0.0,
+        request_host=8e-6,
         host_source="vllm-project/vllm, issue 10634: between two steps of Llama 2 7B with 256 "
         "requests 5 to 6 ms pass, and 200 to 300 us by asynchronous scheduling, the default from "
-        "0.14 on; alone_host and first_host by benchmarks/serving.py --fit",
-        first_host=0.03,
-        alone_host=1.9e-3,
+        "0.14 on; values by benchmarks/serving.py --fit",
+        first_host=0.045,
+        alone_host=1.4e-3,
+        alone_request=16e-6,
         overlaps_since=(0, 14),
         fused_on=("Blackwell",),
     ),
@@ -255,12 +260,12 @@ for _each in (
         experts="all_reduce",
         spread_experts="all_to_all",
         overlaps=True,
-        step_host=560e-6,
-        request_host=0.0,
+        step_host=0.0,
+        request_host=28e-6,
         host_source="LMSYS, SGLang v0.4, https://lmsys.org/blog/2024-12-04-sglang-v0-4: with the "
         "scheduler one batch ahead a profile of five steps shows no idle time of the GPU; what is "
         "left by benchmarks/serving.py --fit",
-        first_host=0.17,
+        first_host=0.155,
         fused_on=("Blackwell",),
     ),
     Server(
@@ -299,12 +304,12 @@ for _each in (
         experts="all_reduce",
         spread_experts="all_to_all",
         overlaps=True,
-        step_host=560e-6,
-        request_host=0.0,
+        step_host=200e-6,
+        request_host=22e-6,
         host_source="NVIDIA, TensorRT-LLM, docs/source/features/overlap-scheduler.md: a step is "
         "launched before the host has seen what the one before gave, after SGLang's scheduler; "
         "what is left by benchmarks/serving.py --fit",
-        first_host=0.06,
+        first_host=0.055,
         fused_on=("Ampere", "Ada", "Hopper", "Blackwell"),
     ),
     Server(

@@ -82,6 +82,7 @@ def test_older_versions_wait_for_their_host() -> None:
     older = vllm.of_version("v0.13.2")
     assert (older.step_host, older.overlaps) == (vllm.alone_host, False)
     assert older.step_host > vllm.step_host
+    assert older.request_host == vllm.alone_request
     # TensorRT-LLM has always overlapped, as far as is known.
     assert SERVERS["trtllm"].of_version("0.9") is SERVERS["trtllm"]
 
