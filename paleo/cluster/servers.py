@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from paleo.cluster.device import Device
@@ -66,8 +67,13 @@ class Server:
     attention is data parallel.
 
     `step_host` are seconds a step that no kernel hides, `request_host` those of each of its
-    requests: first values, as `host_source` says (0 where nothing is published). Where it
-    `overlaps`, a step is scheduled while the one before runs.
+    requests, `first_host` those of a request besides its steps until its first token (of the
+    frontend: HTTP, tokens of its text), as `host_source` says (0 where nothing is known). Where it
+    `overlaps`, a step is scheduled while the one before runs; before the version `overlaps_since`
+    it was not, and the host took `alone_host` a step and `alone_request` a request of it.
+
+    On architectures in `fused_on` a kernel of an all-reduce adds and normalizes, too
+    (TensorRT-LLM's allreduce_fusion, which FlashInfer has for others).
     """
 
     name: str
@@ -95,6 +101,21 @@ class Server:
     watermark: float = 0.0
     shares_rest: bool = False
     graphs_prompts: bool = False
+    first_host: Quantity = 0.0
+    alone_host: Quantity = 0.0
+    alone_request: Quantity = 0.0
+    overlaps_since: tuple[int, ...] = ()
+    fused_on: tuple[str, ...] = ()
+
+    def of_version(self, version: str) -> Server:
+        """Return the server as a version of it was, as it is where no numbers are known."""
+        numbers = _numbers(version)
+        if not numbers or numbers >= self.overlaps_since:
+            return self
+        return replace(
+            self, version=version, overlaps=False, step_host=self.alone_host,
+            request_host=self.alone_request,
+        )  # fmt: skip
 
     def limits_on(self, device: Device) -> StepLimits:
         """Return what a step holds on a device; the least where its memory is not known."""
@@ -169,17 +190,33 @@ for _each in (
         reserve="prompt",
         block=16,
         memory_share=0.9,
-        weights=("bf16", "fp16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4"),
+        weights=(
+            "bf16",
+            "fp16",
+            "fp8",
+            "fp8_dynamic",
+            "fp8_block",
+            "nvfp4",
+            "mxfp4",
+            "int8",
+            "int4",
+        ),
         caches=("bf16", "fp16", "fp8"),
         all_reduces={(0,): "barriers"},
         experts="all_reduce",
         spread_experts="all_gather",
         graphs_prompts=True,
         overlaps=True,
-        step_host=250e-6,
-        request_host=0.0,
+        step_host=0.0,
+        request_host=8e-6,
         host_source="vllm-project/vllm, issue 10634: between two steps of Llama 2 7B with 256 "
-        "requests 5 to 6 ms pass, and 200 to 300 us by asynchronous scheduling",
+        "requests 5 to 6 ms pass, and 200 to 300 us by asynchronous scheduling, the default from "
+        "0.14 on; values by benchmarks/served.py --fit",
+        first_host=0.045,
+        alone_host=1.4e-3,
+        alone_request=16e-6,
+        overlaps_since=(0, 14),
+        fused_on=("Blackwell",),
     ),
     Server(
         "sglang",
@@ -207,16 +244,29 @@ for _each in (
         answers=0.7,
         block=1,
         memory_share=1.0,
-        weights=("bf16", "fp16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4"),
+        weights=(
+            "bf16",
+            "fp16",
+            "fp8",
+            "fp8_dynamic",
+            "fp8_block",
+            "nvfp4",
+            "mxfp4",
+            "int8",
+            "int4",
+        ),
         caches=("bf16", "fp16", "fp8"),
         all_reduces={(0,): "barriers", (0, 5, 12): "pushed"},
         experts="all_reduce",
         spread_experts="all_to_all",
         overlaps=True,
         step_host=0.0,
-        request_host=0.0,
+        request_host=28e-6,
         host_source="LMSYS, SGLang v0.4, https://lmsys.org/blog/2024-12-04-sglang-v0-4: with the "
-        "scheduler one batch ahead a profile of five steps shows no idle time of the GPU",
+        "scheduler one batch ahead a profile of five steps shows no idle time of the GPU; what is "
+        "left by benchmarks/served.py --fit",
+        first_host=0.155,
+        fused_on=("Blackwell",),
     ),
     Server(
         "trtllm",
@@ -238,16 +288,29 @@ for _each in (
         block=32,
         memory_share=0.9,
         shares_rest=True,
-        weights=("bf16", "fp16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4"),
+        weights=(
+            "bf16",
+            "fp16",
+            "fp8",
+            "fp8_dynamic",
+            "fp8_block",
+            "nvfp4",
+            "mxfp4",
+            "int8",
+            "int4",
+        ),
         caches=("bf16", "fp16", "fp8", "nvfp4", "int8"),
         all_reduces={(0,): "pushed"},
         experts="all_reduce",
         spread_experts="all_to_all",
         overlaps=True,
-        step_host=0.0,
-        request_host=0.0,
+        step_host=200e-6,
+        request_host=22e-6,
         host_source="NVIDIA, TensorRT-LLM, docs/source/features/overlap-scheduler.md: a step is "
-        "launched before the host has seen what the one before gave, after SGLang's scheduler",
+        "launched before the host has seen what the one before gave, after SGLang's scheduler; "
+        "what is left by benchmarks/served.py --fit",
+        first_host=0.055,
+        fused_on=("Ampere", "Ada", "Hopper", "Blackwell"),
     ),
     Server(
         "tgi",
@@ -267,7 +330,7 @@ for _each in (
         block=1,
         memory_share=0.9,
         shares_rest=True,
-        weights=("bf16", "fp16", "fp8", "int8", "int4"),
+        weights=("bf16", "fp16", "fp8", "fp8_dynamic", "int8", "int4"),
         caches=("bf16", "fp16", "fp8"),
         all_reduces={(0,): _NCCL},
         experts="all_reduce",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.net.graph import Node, build
-from paleo.net.layers import Layer
+from paleo.net.layers.base import Layer
 from paleo.net.spec import NetSpec
 
 
@@ -52,11 +52,10 @@ def _path(nodes: tuple[Node, ...], node: Node, heads: int) -> list[str] | None:
     return [*found, node.name]
 
 
-def _repeated(layer: Any, times: int) -> Layer:
+def _repeated(layer: Layer, times: int) -> Layer:
     """Return a product with so many times the columns, or a view with so many times the heads."""
+    sizes: Any = layer
     if layer.serves_as == "product":
-        product: Layer = layer.replace(num_outputs=layer.num_outputs * times)
-        return product
-    *first, heads, size = layer.output_shape
-    view: Layer = layer.replace(output_shape=(*first, heads * times, size))
-    return view
+        return layer.replace(num_outputs=sizes.num_outputs * times)
+    *first, heads, size = sizes.output_shape
+    return layer.replace(output_shape=(*first, heads * times, size))

@@ -28,7 +28,9 @@ def test_every_server_is_described(name: str) -> None:
     memories = [limits.memory for limits in server.limits]
     assert memories[0] == 0
     assert memories == sorted(set(memories))
-    known = {*DTYPES, *STORED, "fp8_block"} | (_GGUF if name == "llama_cpp" else set())
+    known = {*DTYPES, *STORED, "fp8_block", "fp8_dynamic"} | (
+        _GGUF if name == "llama_cpp" else set()
+    )
     assert known.issuperset(server.weights)
     assert known.issuperset(server.caches)
     assert server.all_reduce_of("0") in ("", "barriers", "pushed")
@@ -71,6 +73,18 @@ def test_all_reduces_are_those_of_the_version() -> None:
     assert sglang.all_reduce_of("v0.5.12rc0") == "pushed"
     assert SERVERS["trtllm"].all_reduce_of("1.2.0rc4") == "pushed"
     assert sglang.all_reduce_of("nightly-dev") == "barriers"
+
+
+def test_older_versions_wait_for_their_host() -> None:
+    vllm = SERVERS["vllm"]
+    assert vllm.of_version("0.14.0rc1") is vllm
+    assert vllm.of_version("") is vllm
+    older = vllm.of_version("v0.13.2")
+    assert (older.step_host, older.overlaps) == (vllm.alone_host, False)
+    assert older.step_host > vllm.step_host
+    assert older.request_host == vllm.alone_request
+    # TensorRT-LLM has always overlapped, as far as is known.
+    assert SERVERS["trtllm"].of_version("0.9") is SERVERS["trtllm"]
 
 
 def test_formats_that_a_server_lacks_are_said() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paleo.core.frozen import NamedTuple
-from paleo.core.operations import GroupedMatMul, MatMul, Operation
+from paleo.core.operations import GroupedMatMul, Kind, MatMul, Operation, Stream
 from paleo.core.quantity import Quantity
 from paleo.core.quantization import Quantize
 from paleo.costs.tiled.backends import Backend
@@ -59,6 +59,27 @@ QUANTIZATIONS: Mapping[str, Quantization] = {
 
 #: Architectures that DeepGEMM is for; elsewhere products of blocks are the vendor library's.
 DEEPGEMM = ("Hopper", "Blackwell")
+
+
+#: Of up to so many rows llama.cpp multiplies by lanes, without tiles: a pass over the weights
+#: (ggml-org/llama.cpp, ggml/src/ggml-cuda/mmvq.cuh: MMVQ_MAX_BATCH_SIZE; mmvf.cu).
+ROWS_OF_LANES = 8
+
+
+def by_lanes(
+    rows: Quantity, columns: Quantity, features: Quantity, name: str, count: int
+) -> tuple[Operation, Operation]:
+    """Return products of few rows that lanes compute as they read the weights: `count` of them.
+
+    The first is one kernel with its rows, the second the weights of all of them, which no cache
+    keeps from one step to the next.
+    """
+    weights = QUANTIZATIONS[name].weight_size * columns * features
+    read, written = _HALF * rows * features, _HALF * rows * columns
+    return (
+        Stream(Kind.REDUCTION, (read,), (written,), label="product by lanes"),
+        Stream(Kind.REDUCTION, (count * weights,), (0 * rows,), label="weights"),
+    )
 
 
 def product(

@@ -270,15 +270,17 @@ class Deployment:
 def weight_bytes(prices: StepPrices) -> float:
     """Return the bytes of all weights that a device and those of its other stages hold."""
     kernels, program = prices.kernels, prices.program
-    size, of_experts = (
-        QUANTIZATIONS[name].weight_size for name in (kernels.weights, kernels.experts)
+    size, of_attention, of_experts = (
+        QUANTIZATIONS[name].weight_size
+        for name in (kernels.weights, kernels.attention or kernels.weights, kernels.experts)
     )
     found = float(program.other_weights)
     for product, count in program.products:
-        found += count * product.features * product.columns * (HALF if product.is_wide else size)
+        own = of_attention if product.is_of_attention else size
+        found += count * product.features * product.columns * (HALF if product.is_wide else own)
     for mixer, count in program.mixers:
         if mixer.latent:
-            found += count * mixer.latent.rank * mixer.latent.made * size
+            found += count * mixer.latent.rank * mixer.latent.made * of_attention
     for experts, count in program.experts:
         held, inner = prices.held(experts)
         numbers = held * experts.hidden * inner * (2 + experts.is_gated)

@@ -8,20 +8,15 @@ of few numbers, each of which is evaluated for arrays of them at once.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeAlias
 
 from paleo.cluster.collectives import COLLECTIVES, Collective
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.cluster.collectives.custom import PUSHED
 from paleo.cluster.device import Device
 from paleo.cluster.topology import Cluster, Group
-from paleo.core.errors import HardwareError
-from paleo.core.frozen import NamedTuple, dataclass
-from paleo.core.loads import Loads
 from paleo.core.operations import (
     Attention,
     BatchMatMul,
@@ -31,13 +26,14 @@ from paleo.core.operations import (
     Pass,
     Stream,
 )
-from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, root, where
+from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, where
 from paleo.core.scanning import DeltaRule, ShortConvolution
 from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.costs import CostModel, Target, Time
-from paleo.costs.tiled.backends import BACKENDS, Backend
-from paleo.costs.tiled.quantizations import QUANTIZATIONS, product
+from paleo.costs.tiled.backends import BACKENDS
+from paleo.costs.tiled.quantizations import QUANTIZATIONS, ROWS_OF_LANES, by_lanes, product
 from paleo.step.passes import exchange_time, priced
+from paleo.step.serving.parts import ALL_GATHER, ALL_TO_ALL, Degrees, Kernels, Parts, Tables, widest
 from paleo.step.serving.program import (
     ATTENTION,
     EXPERTS,
@@ -51,113 +47,25 @@ from paleo.step.serving.program import (
     Row,
     Streams,
 )
+from paleo.step.serving.shares import above, loads_of
 from paleo.step.serving.tables import OF_LENGTHS, OF_ROWS, Line, Plane
 
 #: The part of messages, in tables.
 EXCHANGE = "exchange"
 #: That of what encodes images, sound or prompts.
 ENCODER = "encoder"
-#: How tokens reach experts of other groups: all of them go to all devices, or each to its own.
-ALL_GATHER, ALL_TO_ALL = "all_gather", "all_to_all"
 #: How far devices drift apart from one all-reduce to the next, which waits for the last of them:
 #: the deviation of one. (TensorRT-LLM's steps of Llama 3.1 8B and 70B on H100 and H200 take 4, 5
 #: and 8 us longer for each all-reduce among 2, 4 and 8 devices than its kernels by themselves.)
 _DRIFT = 3.5e-6
-#: How unequal experts are chosen: the shape of a gamma distribution of their shares.
-_SHAPE = 1.0
 #: Kernels of attention to chosen keys take so many heads at a time.
 _TILE = 64
 #: Bytes of a number that is sampled from.
 SINGLE = 4
 
 
-class Parts(NamedTuple):
-    """Times of a step by the names of its parts; numbers or arrays."""
-
-    times: dict[str, Time]
-
-    def __add__(self, other: Parts) -> Parts:  # type: ignore[override]
-        found = dict(self.times)
-        for name, time in other.times.items():
-            found[name] = found.get(name, Time()) + time
-        return Parts(found)
-
-    @property
-    def seconds(self) -> Quantity:
-        return sum((time.total for time in self.times.values()), 0.0)
-
-    def times_of(self, count: Quantity) -> Parts:
-        """Return what so many take."""
-        return Parts({name: time.times(count) for name, time in self.times.items()})
-
-
-@dataclass(frozen=True)
-class Degrees:
-    """Over how many devices one copy of a net is spread, and how.
-
-    `tp` devices share each layer, `pp` the layers, `cp` the positions of a request: each has a part
-    of its cache, and of its prompt. Of those that share layers, `attention_dp`
-    groups have different requests, each a copy of all but the experts; of these devices `ep` have
-    different experts, and tp / ep share each.
-    """
-
-    tp: int = 1
-    pp: int = 1
-    ep: int = 1
-    attention_dp: int = 1
-    cp: int = 1
-
-    @property
-    def of_attention(self) -> int:
-        """Devices that share one request's attention."""
-        return self.tp // self.attention_dp
-
-    @property
-    def devices(self) -> int:
-        return self.tp * self.pp * self.cp
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """Whose kernels run: `backend`, in which numbers, and how devices exchange.
-
-    `weights` and `experts` are names of `QUANTIZATIONS`, and so is `attention`, of the products
-    before and behind attention where those differ. `cache` is the bytes of a number of keys and
-    values. `reduces` is the scheme of all-reduces, whose kernel adds what came before and
-    normalizes, too, where it `folds_norms`. `exchange` is how tokens reach experts where attention
-    is data parallel.
-    """
-
-    backend: Backend | None
-    weights: str = "bf16"
-    experts: str = "bf16"
-    cache: float = HALF
-    reduces: str = "auto"
-    folds_norms: bool = False
-    attention: str = ""
-    exchange: str = ALL_GATHER
-
-
-def widest(device: Device) -> str:
-    """Return bf16, or fp16 where a device has no peak of it."""
-    try:
-        device.peak("bf16")
-    except HardwareError:
-        return "fp16"
-    return "bf16"
-
-
-class Tables(NamedTuple):
-    """Seconds of the parts of a step: of all tokens, of those sampled, of attention.
-
-    `steps` are of requests that decode with so many keys, `prompts` of a prompt's new tokens behind
-    others.
-    """
-
-    rows: Line
-    scores: Line
-    steps: Plane
-    prompts: Plane
+#: Operations of a part of a step, with how often.
+_Made: TypeAlias = "tuple[str, tuple[Operation, ...], Quantity]"
 
 
 class StepPrices:
@@ -178,9 +86,10 @@ class StepPrices:
         self.kernels = kernels
         self.degrees = degrees
         self.cluster = cluster
-        #: What is never quantized: halves that the device multiplies.
-        self.wide = widest(device)
-        self.target = Target(device, self.wide, training=False)
+        #: The two bytes of what is not quantized: halves where weights are multiplied as such.
+        is_half = QUANTIZATIONS[kernels.weights].dtype == "fp16"
+        self.plain = "fp16" if is_half else widest(device)
+        self.target = Target(device, self.plain, training=False)
         self._tables: dict[int, Tables] = {}
 
     def tables(self, new: int = 1) -> Tables:
@@ -198,11 +107,7 @@ class StepPrices:
 
     def rows(self, tokens: Quantity) -> Parts:
         """Return what is computed of so many tokens, and what is exchanged of them."""
-        made = [
-            (row.part, self._operations(row, tokens), n * self._left(row, tokens))
-            for row, n in self.program.rows
-        ]
-        found = self._priced(made)
+        found = self._priced(self._made_of(self.program.rows, tokens))
         exchange: Quantity = 0.0
         if self.degrees.attention_dp > 1:
             for of, count in self.program.experts:
@@ -291,6 +196,19 @@ class StepPrices:
 
     # How they are priced.
 
+    def _made_of(self, rows: Iterable[tuple[Row, int]], tokens: Quantity) -> list[_Made]:
+        """Return the operations of rows, each with how often; of two ways to do it one is never."""
+        found: list[_Made] = []
+        for row, count in rows:
+            of, often = row.of, count * self._left(row, tokens)
+            if isinstance(of, Product) and self.kernels.backend is None:
+                few = where(tokens <= ROWS_OF_LANES, 1, 0)
+                one, weights = by_lanes(tokens, of.columns, of.features, self._numbers(of), count)
+                found += [(row.part, (one,), often * few), (row.part, (weights,), few)]
+                often = often * (1 - few)
+            found.append((row.part, self._operations(row, tokens), often))
+        return found
+
     def _left(self, row: Row, tokens: Quantity) -> Quantity:
         """Return 0 for a norm that the all-reduce before it computes, else 1."""
         is_folded = self.kernels.folds_norms and self.degrees.of_attention > 1
@@ -299,7 +217,7 @@ class StepPrices:
         left: Quantity = where(HALF * self.program.hidden * tokens < PUSHED.limit, 0, 1)
         return left
 
-    def _priced(self, made: Sequence[tuple[str, tuple[Operation, ...], Quantity]]) -> Parts:
+    def _priced(self, made: Sequence[_Made]) -> Parts:
         operations = [each for _, own, _ in made for each in own]
         times = iter(priced(operations, self.target, self.cost_model))
         found: dict[str, Time] = {}
@@ -317,13 +235,16 @@ class StepPrices:
         return of(tokens)
 
     def _product(self, of: Product, tokens: Quantity) -> tuple[Operation, ...]:
-        kernels = self.kernels
-        name = (of.is_of_attention and kernels.attention) or kernels.weights
-        if of.is_wide:
-            name = self.wide
         return product(
-            tokens, of.columns, of.features, name, self.device.architecture, self.kernels.backend
-        )
+            tokens, of.columns, of.features, self._numbers(of), self.device.architecture,
+            self.kernels.backend,
+        )  # fmt: skip
+
+    def _numbers(self, of: Product) -> str:
+        """Return the quantization of a product."""
+        if of.is_wide:
+            return self.plain
+        return (of.is_of_attention and self.kernels.attention) or self.kernels.weights
 
     def held(self, of: Experts) -> tuple[int, int]:
         """Return how many experts a device holds, and the columns of each."""
@@ -542,7 +463,7 @@ class StepPrices:
         group = self._all if message.is_of_experts else self._group
         seconds = self._sending(group, num_bytes, operation)
         if operation is Collecting.ALL_REDUCE:
-            seconds = seconds + _DRIFT * _above(int(group.workers))
+            seconds = seconds + _DRIFT * above(int(group.workers))
         return seconds
 
     def _tokens_to_experts(self, of: Experts, tokens: Quantity) -> Quantity:
@@ -582,36 +503,19 @@ def _each(seconds: Callable[[Any], Quantity], sizes: Any) -> Quantity:
     return found[places].reshape(sizes.shape)  # type: ignore[no-any-return]
 
 
-def _above(devices: int) -> float:
-    """Return how many deviations the largest of so many normal numbers is above their mean.
-
-    (Blom, Statistical estimates and transformed beta-variables, 1958.)
-    """
-    return NormalDist().inv_cdf((devices - 0.375) / (devices + 0.25)) if devices > 1 else 0.0
-
-
-def loads_of(of: Experts, tokens: Quantity, held: int) -> Loads:
-    """Return how many of the held experts have rows, and of how many each, on the busiest device.
-
-    Some experts are chosen more often than others. If their shares are spread as a gamma
-    distribution of shape `_SHAPE`, the rows of an expert have a negative binomial distribution of
-    mean m: a share 1 - (1 + m / s)^-s of the experts has any, and their variance is m + m^2 / s.
-    All devices wait for the one that has most of them.
-    """
-    share_of_all = -math.log1p(-of.chosen / of.experts) if of.chosen < of.experts else 1e9
-    share = 1.0 - (1.0 + share_of_all * tokens / _SHAPE) ** -_SHAPE
-    mean = tokens * of.chosen / of.experts
-    above = _above(of.experts // held)
-    busy = held * share + above * root(held * share * (1.0 - share))
-    busy = maximum(minimum(busy, 1.0 * held), minimum(1.0 * of.chosen * held / of.experts, 1.0))
-    rows = held * mean + above * root(held * (mean + mean * mean / _SHAPE))
-    rows = maximum(minimum(rows, 1.0 * tokens * minimum(of.chosen, held)), busy)
-    return ((busy, rows / busy), (held - busy, 0.0 * rows))
-
-
 def total_of(parts: Iterable[Parts]) -> Parts:
     """Return the parts of several together."""
     return functools.reduce(lambda first, second: first + second, parts, Parts({}))
 
 
-__all__ = ["BACKENDS", "EXCHANGE", "EXPERTS", "Degrees", "Kernels", "Parts", "StepPrices"]
+__all__ = [
+    "ALL_GATHER",
+    "BACKENDS",
+    "EXCHANGE",
+    "EXPERTS",
+    "Degrees",
+    "Kernels",
+    "Parts",
+    "StepPrices",
+    "loads_of",
+]

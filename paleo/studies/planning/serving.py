@@ -13,7 +13,7 @@ from paleo.core.quantity import np
 from paleo.costs.error_bands import TOKEN
 from paleo.net.graph import typical
 from paleo.step.scenario import Scenario, SimulateSettings
-from paleo.step.serving.prices import widest
+from paleo.step.serving.parts import widest
 from paleo.step.settings import found_settings
 from paleo.studies.planning.candidates import FIRST, OTHERS, Candidates, none_of
 from paleo.studies.planning.settings import OF_SERVING

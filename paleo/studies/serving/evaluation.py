@@ -251,10 +251,11 @@ class Evaluation:
         of_group[...] = values.reshape(of_group.shape)
 
     def _put_steady(self, group: _Group, own: Array, steady: Steady) -> None:
+        before = group.deployment.server.first_host
         values = {
-            "ttft_s": steady.ttft,
+            "ttft_s": steady.ttft + before,
             "tpot_s": steady.tpot,
-            "latency_s": steady.latency,
+            "latency_s": steady.latency + before,
             "requests_per_s": steady.requests_per_s,
             "tokens_per_s": steady.tokens_per_s,
             "running": steady.running,

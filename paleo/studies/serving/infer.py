@@ -212,7 +212,7 @@ def _answer(
         link = _link(one)
     most = _most_rate(party, prefill, link, load) if rate is not None else None
     simulate = functools.partial(serve, load, party, prefill, link)
-    served = simulate()
+    served = simulate().behind(float(one.server.first_host))
     prompt = max(round(float((load.prompt - load.cached).mean())), 1)
     of_prompts = one.prefill or one.deployment
     keys = float(load.prompt.mean() + load.output.mean() / 2)

@@ -23,7 +23,8 @@ from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
 from paleo.step.plan import Plan
 from paleo.step.serving.deployment import NO_DRAFTS, Deployment, Drafts
-from paleo.step.serving.prices import Degrees, Kernels, StepPrices, widest
+from paleo.step.serving.parts import ALL_GATHER, Degrees, Kernels, widest
+from paleo.step.serving.prices import StepPrices
 from paleo.step.serving.program import Program, read_program
 from paleo.step.serving.scheduling import Scheduling
 from paleo.step.shortened import Shortened, shortened
@@ -50,7 +51,7 @@ class Model(NamedTuple):
         """Positions that an image has before a prompt."""
         if sum(each.layer.is_input for each in self.net.layers) < 2:
             return 0
-        return cached_for_net(_program, self.alone, 1).prefix
+        return cached_for_net(program_of, self.alone, 1).prefix
 
     def reading(self, prompt: int) -> Model:
         """Return the model where prompts have so many tokens, which only an encoder cares for."""
@@ -152,8 +153,24 @@ def placed(
     )  # fmt: skip
 
 
-def kernels_of(plan: Plan, server: Server, weights: str, experts: str, cache: str) -> Kernels:
-    """Return whose kernels run in numbers of these types; raises a PaleoError where none do."""
+#: Schemes of all-reduces by what servers call their kernels.
+_REDUCES = {"barriers": "custom_all_reduce", "pushed": "pushed_all_reduce", "": "auto"}
+
+
+def kernels_of(
+    plan: Plan,
+    server: Server,
+    weights: str,
+    experts: str,
+    cache: str,
+    *,
+    attention: str = "",
+    version: str = "",
+) -> Kernels:
+    """Return whose kernels run in numbers of these types; raises a PaleoError where none do.
+
+    `attention` is the type of products before and behind attention where it is another.
+    """
     mistakes = Mistakes()
     for name in (weights, experts):
         if name not in QUANTIZATIONS:
@@ -167,8 +184,12 @@ def kernels_of(plan: Plan, server: Server, weights: str, experts: str, cache: st
         mistakes.check(check_peak, plan, name)
     mistakes.raise_as(PaleoError)
     backend = BACKENDS[server.backend] if server.backend else None
-    reduces = "custom_all_reduce" if server.all_reduce_of() else "auto"
-    return Kernels(backend, weights, experts, CACHES[cache], reduces)
+    is_fused = plan.device.architecture in server.fused_on
+    reduces = "pushed" if is_fused else server.all_reduce_of(version)
+    return Kernels(
+        backend, weights, experts, CACHES[cache], _REDUCES[reduces], is_fused,
+        attention if attention != weights else "", server.spread_experts or ALL_GATHER,
+    )  # fmt: skip
 
 
 def plain_cache(weights: str) -> str:
@@ -244,7 +265,7 @@ def _deployment(
 
 def prices_of(spec: NetSpec, plan: Plan, kernels: Kernels, degrees: Degrees) -> StepPrices:
     """Return the seconds of steps of a copy; raises a PaleoError where it does not divide so."""
-    program = cached_for_net(_program, spec, degrees.of_attention)
+    program = cached_for_net(program_of, spec, degrees.of_attention)
     for experts, _ in program.experts:
         if experts.experts % degrees.ep:
             raise SettingError(f"ep: {experts.experts} experts do not divide {degrees.ep} ways")
@@ -280,7 +301,8 @@ def moving_of(plan: Plan, prefill: Deployment) -> Callable[[Quantity], Quantity]
     return lambda tokens: prefill.memory.of_request(tokens) / bandwidth
 
 
-def _program(spec: NetSpec, tp: int) -> Program:
+def program_of(spec: NetSpec, tp: int) -> Program:
+    """Return what one of `tp` devices computes of a net of one position a sample."""
     short = cached_for_net(_shortened, spec) or Shortened(spec)
     return read_program(divided(with_repeated_heads(short.net, tp), tp), short.like)
 
@@ -298,7 +320,7 @@ def drafts_of(found: Mapping[str, Any], plan: Plan, kernels: Kernels, degrees: D
     prices = None
     if found["draft"] is not None:
         model = find_model(found["draft"], None)
-        program = cached_for_net(_program, model.alone, degrees.of_attention)
+        program = cached_for_net(program_of, model.alone, degrees.of_attention)
         cluster = plan.reached if degrees.devices > 1 else None
         prices = StepPrices(program, plan.device, plan.cost_model, kernels, degrees, cluster)
     return Drafts(found["drafts"], found["acceptance"], prices)
@@ -317,9 +339,7 @@ def what_would_fit(one: Asked, length: int) -> Iterator[Missing]:
             check_peak(one.plan, name)
         except PaleoError:
             continue
-        smaller = Kernels(
-            prices.kernels.backend, name, name, prices.kernels.cache, prices.kernels.reduces
-        )
+        smaller = replace(prices.kernels, weights=name, experts=name, attention="")
         if _fits(one, smaller, prices.degrees, length):
             yield Missing("dtype", name)
             break
@@ -338,7 +358,7 @@ def what_would_fit(one: Asked, length: int) -> Iterator[Missing]:
 def _fits(one: Asked, kernels: Kernels, degrees: Degrees, length: int) -> bool:
     """Tell whether a model would fit so; raises SettingError where it does not divide."""
     assert one.alone is not None
-    program = cached_for_net(_program, one.alone, degrees.of_attention)
+    program = cached_for_net(program_of, one.alone, degrees.of_attention)
     prices = StepPrices(program, one.plan.device, one.plan.cost_model, kernels, degrees, None)
     deployment = Deployment(
         prices, one.server, length=length, token_budget=one.deployment.token_budget

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -42,7 +43,8 @@ class Served:
     Arrays are in seconds from the first request on, in the load's order: `arrival`; `start`, when
     the server let it in; `first` and `finish`. `steps` were computed in `busy` seconds, of all
     servers together; `decode_seconds` are those of each step times the requests that it decodes.
-    `log` has the steps if it was asked for.
+    `log` has the steps if it was asked for. Behind a `frontend` a client has each token so many
+    seconds later.
     """
 
     load: Load
@@ -55,11 +57,16 @@ class Served:
     busy: float
     decode_seconds: float
     log: tuple[Steps, ...] = ()
+    frontend: float = 0.0
+
+    def behind(self, seconds: float) -> Served:
+        """Return the same where every token comes so much later to its client."""
+        return replace(self, frontend=seconds)
 
     @cached_property
     def ttft(self) -> Array:
         """Seconds from each request's coming to its first token."""
-        return self.first - self.arrival
+        return self.first + self.frontend - self.arrival
 
     @cached_property
     def tpot(self) -> Array:
@@ -71,7 +78,7 @@ class Served:
     @cached_property
     def latency(self) -> Array:
         """Seconds from each request's coming to its last token."""
-        return self.finish - self.arrival
+        return self.finish + self.frontend - self.arrival
 
     @property
     def seconds(self) -> float:

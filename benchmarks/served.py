@@ -1,0 +1,384 @@
+"""Predicted tokens of servers beside those that others measured.
+
+    python benchmarks/served.py            print the errors by kind, and what is missed
+    python benchmarks/served.py --rows     and every row
+    python benchmarks/served.py --every=8  of every 8th served point alone
+    python benchmarks/served.py --write    write them into docs/accuracy.md
+    python benchmarks/served.py --check    exit with 1 if a bound is missed that was met
+    python benchmarks/served.py --fit      fit what hosts take, to 40 rows of H100, H200 a server
+
+Served points are those of aiconfigurator-core (the extra `validate`), batches those of Splitwise
+and llama.cpp (docs/accuracy.md says where they are). Nothing is fitted to a net, nor to any row of
+B200, B300, GB200 or GB300: of servers, what --fit prints; of all of them, the drift of devices and
+how unequal experts are chosen (paleo/step/serving/prices.py, shares.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import itertools
+import os
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paleo.cluster import Cluster, find_cluster, find_device
+from paleo.cluster.device import Device
+from paleo.cluster.servers import SERVERS, Server
+from paleo.core.errors import PaleoError
+from paleo.costs import COST_MODELS
+from paleo.measure.validate.served_batches import read_llama_cpp, read_splitwise
+from paleo.measure.validate.served_samples import read_served
+from paleo.measure.validate.serving_rows import AGGREGATED, BatchRow, ServedRow
+from paleo.net.graph import cached_for_net
+from paleo.net.load import load
+from paleo.step.serving.deployment import Deployment
+from paleo.step.serving.prices import Degrees, StepPrices
+from paleo.studies.serving.loads import Fixed, Uniform, closed_load
+from paleo.studies.serving.placing import kernels_of, program_of, scheduling_of
+from paleo.studies.serving.scheduler import serve
+from paleo.studies.serving.server import Party
+from paleo.studies.serving.steady import Lot, Servers, closed, step_of
+
+ROOT = Path(__file__).parents[1]
+PAGE, HEADING = ROOT / "docs" / "accuracy.md", "## Tokens of servers\n"
+TABLE = "aiconfigurator_core/systems/silicon_sample.csv"
+#: Where files of published batches are: PALEO_MEASURED, or a folder beside the project's.
+MEASURED = Path(os.environ.get("PALEO_MEASURED", ROOT.parent / "shared" / "measured"))
+FITTED = ("H100_SXM", "H200_SXM")
+CLUSTERS = {
+    "H100_SXM": "dgx_h100", "H200_SXM": "hgx_h200", "B200_SXM": "hgx_b200", "B300_SXM": "hgx_b200",
+    "GB200": "gb200_nvl72", "GB300": "gb200_nvl72", "A100_SXM_80GB": "dgx_a100",
+}  # fmt: skip
+#: The most requests at a time whose loads are simulated; means of others are of closed forms.
+SIMULATED, ROUNDS = 64, 6
+#: vLLM of rows that do not say theirs: those of InferenceX in 2025.
+UNSTATED = {"vllm": "0.11"}
+#: vLLM of 2023, of Splitwise's rows, without graphs: seconds in which its host hands over a kernel,
+#: and of a step in which the device waits (of 20 of the rows of decoding, at random).
+HANDED_OVER = 39e-6, 0.014
+#: Rows of a server that hosts are fitted to, and requests at a time of them.
+ROWS_OF_FIT, MOST_OF_FIT = 40, 64
+#: Bounds of what is fitted: seconds of a step, of a request of it, and before a first token.
+MOST_HOST = 3e-3, 1e-4, 0.3
+
+
+class _On(NamedTuple):
+    device: Device
+
+
+class Point(NamedTuple):
+    """A row: what it is of, and predicted by measured seconds, None where not predicted."""
+
+    row: ServedRow | BatchRow
+    tpot: float | None
+    ttft: float | None
+
+
+class Kind(NamedTuple):
+    """Errors of a kind in percent: mean and median, and those asked for (0: none)."""
+
+    name: str
+    errors: np.ndarray
+    mean: float
+    median: float
+    #: What is known to be met, for --check.
+    held_mean: float
+    held_median: float
+    beside: str = ""
+
+
+@functools.cache
+def _alone(net: str) -> Any:
+    return load(net, dims={"seq": 1})
+
+
+@functools.cache
+def _prices(
+    net: str, device: str, server: str, formats: tuple[str, ...], version: str, degrees: Degrees
+) -> StepPrices:
+    chip = find_device(device)
+    attention, products, experts, cache = formats
+    kernels = kernels_of(
+        _On(chip), SERVERS[server], products, experts or products, cache,
+        attention=attention, version=version,
+    )  # fmt: skip
+    program = cached_for_net(program_of, _alone(net), degrees.of_attention)
+    cluster: Cluster | None = None
+    if degrees.devices > 1:
+        cluster = find_cluster(CLUSTERS.get(device, "l40s_pcie"))  # others: in a host, on PCIe
+    return StepPrices(program, chip, COST_MODELS["tiled"], kernels, degrees, cluster)
+
+
+def server_of(row: ServedRow) -> Server:
+    """Return the server of a row, of its version."""
+    version = row.version or UNSTATED.get(row.server, "") * ("2026" not in _day(row))
+    return SERVERS[row.server].of_version(version)
+
+
+def _day(row: ServedRow) -> str:
+    found = re.search(r"measured=(\d{4})", row.source)
+    return found[1] if found else "2026" * ("source_file=/" not in row.source)
+
+
+def deployment_of(row: ServedRow, server: Server) -> Deployment:
+    """Return how the server of a row runs its net."""
+    party = row.prefill
+    degrees = Degrees(party.tp * party.attention_dp, party.pp, party.moe_ep, party.attention_dp)
+    prices = _prices(row.net, row.device, row.server, row.formats, row.version, degrees)
+    budget = row.step_tokens or server.limits_on(prices.device).tokens
+    return Deployment(prices, server, length=row.prompt + row.output, token_budget=budget)
+
+
+def served(row: ServedRow, server: Server | None = None) -> Point:
+    """Return what a row took by what is predicted."""
+    server = server or server_of(row)
+    deployment = deployment_of(row, server)
+    scheduling = scheduling_of(deployment, "continuous", row.step_requests)
+    if row.concurrency > SIMULATED:
+        lot = Lot(round(row.mean_prompt), round(row.mean_output))
+        servers = Servers(step_of(deployment), scheduling, deployment.capacity)
+        found = closed(servers, row.concurrency, lot, requests=row.requests)
+        return Point(row, float(found.tpot) / row.tpot_s, None)
+    count = min(row.requests, ROUNDS * row.concurrency)
+    lengths = [
+        Fixed(most) if row.shortest == 1 else Uniform(round(row.shortest * most), most)
+        for most in (row.prompt, row.output)
+    ]
+    times = serve(
+        closed_load(row.concurrency, count, *lengths, seed=1), Party(deployment, scheduling)
+    ).behind(float(server.first_host))
+    later = (times.finish - times.first) / np.maximum(times.load.output - 1, 1)
+    first = float(times.ttft.mean()) / row.ttft_s if row.ttft_s else None
+    return Point(row, float(later.mean()) / row.tpot_s, first)
+
+
+def batch(row: BatchRow) -> Point:
+    """Return what a batch took by what is predicted."""
+    party = row.party
+    degrees = Degrees(party.tp * party.attention_dp, party.pp, party.moe_ep, party.attention_dp)
+    prices = _prices(row.net, row.device, row.server, row.formats, row.version, degrees)
+    decode = prefill = None
+    many = row.requests
+    handed, alone = HANDED_OVER if row.server == "vllm" else (0.0, 0.0)
+
+    def seconds(step: Any) -> float:
+        """Return the seconds of a step whose kernels a host hands over one by one."""
+        return max(float(step.seconds), handed * prices.program.kernels) + alone
+
+    if row.decode_s is not None:
+        keys = row.prompt + row.output / 2
+        step = prices.rows(many) + prices.scores(many) + prices.steps(many, keys)
+        decode = seconds(step) / row.decode_s
+    if row.prefill_s is not None:
+        length = row.prompt
+        step = prices.rows(many * length) + prices.scores(many)
+        step += prices.prompts(many, length, length)
+        prefill = seconds(step) / row.prefill_s
+    return Point(row, decode, prefill)
+
+
+def aggregated(every: int) -> list[ServedRow]:
+    """Return the distinct served points of one server, without drafts."""
+    spec = importlib.util.find_spec("aiconfigurator_core")
+    if spec is None or spec.origin is None:
+        sys.exit("serving: install aiconfigurator-core (the extra validate)")
+    read = read_served(Path(spec.origin).parents[1] / TABLE)
+    seen: set[str] = set()
+    rows = []
+    for row in read.rows:
+        if row.mode == AGGREGATED and not row.drafts and not seen.intersection(row.twins):
+            seen.add(row.row_id)
+            rows.append(row)
+    # Rows of one deployment one after the other: its tables are made once.
+    rows = rows[::every]
+    return sorted(rows, key=lambda row: (row.net, row.device, row.server, row.formats, row.prefill))
+
+
+def points(rows: Sequence[Any], of: Any, missing: dict[str, int]) -> Iterator[Point]:
+    """Yield the points of rows, counting those that cannot be."""
+    for row in rows:
+        try:
+            yield of(row)
+        except PaleoError as error:
+            missing[re.sub(r"[\d,.]+", "#", str(error))[:90]] += 1
+
+
+def kinds(found: Sequence[Point], batches: Sequence[Point]) -> list[Kind]:
+    """Return the errors of each kind, with what is asked."""
+
+    def errors(of: Sequence[Point], name: str) -> np.ndarray:
+        values = [getattr(point, name) for point in of]
+        return np.array([value - 1 for value in values if value is not None])
+
+    fitted = [point for point in found if point.row.device in FITTED]
+    others = [point for point in found if point.row.device not in FITTED]
+    splitwise = [point for point in batches if point.row.server != "llama_cpp"]
+    llama = [point for point in batches if point.row.server == "llama_cpp"]
+    both = np.concatenate([errors(splitwise, "tpot"), errors(splitwise, "ttft")])
+    return [
+        Kind("a token, H100 and H200", errors(fitted, "tpot"), 12, 8, 17, 10),
+        Kind("a token, B200, B300, GB200 (held out)", errors(others, "tpot"), 18, 12, 18, 13),
+        Kind(
+            f"first token, up to {SIMULATED} requests", errors(found, "ttft"), 0, 25, 0, 30,
+            "aiconfigurator 45 to 55 %",
+        ),
+        Kind("Splitwise, prefill and decode", both, 8, 0, 30, 0),
+        Kind("llama.cpp, decode", errors(llama, "tpot"), 0, 12, 0, 12, "one share a model: 17 %"),
+    ]  # fmt: skip
+
+
+def fit(rows: Sequence[ServedRow]) -> None:
+    """Print what hosts take a step, a request of it and before a first token.
+
+    Those of a grid within bounds that make the mean error of a token least, and then that of the
+    first one, of random rows of a server: each net has as many as the others, while there are any.
+    """
+    generator = np.random.default_rng(0)
+    groups = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.device in FITTED and row.concurrency <= MOST_OF_FIT:
+            groups[row.server, server_of(row).overlaps][row.net].append(row)
+    for (name, overlaps), nets in sorted(groups.items()):
+        shuffled = [generator.permutation(np.array(of, object)).tolist() for of in nets.values()]
+        dealt = [row for turn in itertools.zip_longest(*shuffled) for row in turn if row]
+        missing: dict[str, int] = defaultdict(int)
+        found = list(points(dealt[:ROWS_OF_FIT], _without_host, missing))
+        token = np.array([point.row.tpot_s for point in found])
+        alone = np.array([point.tpot for point in found])
+        count = np.array([point.row.concurrency for point in found])
+        errors = {
+            (step, request): float(np.mean(abs(alone + (step + request * count) / token - 1)))
+            for step in np.arange(0, MOST_HOST[0], 5e-5)
+            for request in np.arange(0, MOST_HOST[1], 2e-6)
+        }
+        step, request = min(errors, key=errors.__getitem__)
+        seen = [point for point in found if point.ttft]
+        of_first = np.array([point.row.ttft_s for point in seen])
+        bare = np.array([point.ttft for point in seen])
+        first = min(
+            np.arange(0, MOST_HOST[2], 5e-3),
+            key=lambda seconds: float(np.mean(abs(bare + seconds / of_first - 1))),
+        )
+        print(
+            f"{name} ({'overlapped' if overlaps else 'alone'}), {len(found)} rows: step "
+            f"{step * 1e3:.2f} ms, request {request * 1e6:.0f} us, first {first:.3f} s"
+        )
+
+
+def _without_host(row: ServedRow) -> Point:
+    server = replace(server_of(row), step_host=0.0, request_host=0.0, first_host=0.0)
+    return served(row, server)
+
+
+def table(found: Sequence[Kind]) -> str:
+    lines = ["| on | rows | mean | asked | median | asked | bias | beside |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for kind in found:
+        if not len(kind.errors):
+            continue
+        mean, median = (100 * float(of(abs(kind.errors))) for of in (np.mean, np.median))
+        asked = [f"{each} %" if each else "" for each in (kind.mean, kind.median)]
+        bias = 100 * float(np.median(kind.errors))
+        lines.append(
+            f"| {kind.name} | {len(kind.errors):,} | {mean:.1f} % | {asked[0]} | {median:.1f} % | "
+            f"{asked[1]} | {bias:+.1f} % | {kind.beside} |"
+        )
+    return "\n".join(lines)
+
+
+def by_deployment(found: Sequence[Point]) -> str:
+    groups = defaultdict(list)
+    for point in found:
+        row = point.row
+        formats = row.formats.experts or row.formats.products
+        groups[row.net, row.server, formats, row.device].append((point.tpot - 1, point.ttft))
+    lines = ["| net | server | numbers | device | rows | a token: median | bias | first: median |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for key, values in sorted(groups.items()):
+        errors = 100 * np.array([value for value, _ in values])
+        first = [100 * abs(value - 1) for _, value in values if value is not None]
+        shown = f"{np.median(first):.0f} %" if first else ""
+        lines.append(
+            f"| {' | '.join(key)} | {len(values)} | {np.median(abs(errors)):.0f} % | "
+            f"{np.median(errors):+.0f} % | {shown} |"
+        )
+    return "\n".join(lines)
+
+
+def write(text: str) -> None:
+    """Write what was found into the page, in the place of what is there."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(HEADING)
+    after = rest[rest.index("\n## ") + 1 :] if "\n## " in rest else ""
+    PAGE.write_text(
+        f"{before.rstrip()}\n\n{HEADING}\n{text}\n\n{after}".rstrip() + "\n", encoding="utf-8"
+    )
+
+
+TEXT = """\
+`python benchmarks/served.py` prints these. Served points are those of aiconfigurator-core 0.12.0
+(`systems/silicon_sample.csv`) of one server without drafts, each measurement once: most of them
+InferenceX's, of lengths from 0.8 of the stated ones to them. Up to {most} requests at a time are
+simulated, others by closed forms. What hosts take was fitted to 40 rows of H100 and H200 a server,
+and devices' drift and the spread of experts' shares to those devices' rows; nothing to others, and
+nothing to a net.
+
+{table}
+
+By net, server and device:
+
+{details}
+
+What is far off and known: vLLM 0.12's Qwen3 235B takes twice as long as its kernels do; Llama 3.1
+8B of the same run is quicker than its prompts can be computed (its prefix cache is on); some rows
+of 512 requests at a time have fewer in the server than they say. Splitwise's are of vLLM of 2023,
+whose host hands over each kernel: 39 us a kernel and 14 ms a step are fitted to 20 of its rows of
+decoding. Its prompts of 4,096 tokens and more take up to twice as long as predicted on four and
+eight devices, and not on two."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("rows", "write", "check", "fit"):
+        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--every", type=int, default=1)
+    args = parser.parse_args()
+    rows = aggregated(args.every)
+    if args.fit:
+        fit(rows)
+        return
+    missing: dict[str, int] = defaultdict(int)
+    found = list(points(rows, served, missing))
+    batches: list[BatchRow] = []
+    for name, read in (("splitwise.csv", read_splitwise), ("xdai_llamacpp.csv", read_llama_cpp)):
+        if (MEASURED / name).exists():
+            batches += read(MEASURED / name).rows
+    of_batches = list(points(batches, batch, missing))
+    if args.rows:
+        for point in (*found, *of_batches):
+            print(point.row.row_id, point.tpot, point.ttft)
+    of_kinds = kinds(found, of_batches)
+    print(table(of_kinds), by_deployment(found), sep="\n\n")
+    print("left out:", dict(missing))
+    if args.write:
+        write(TEXT.format(most=SIMULATED, table=table(of_kinds), details=by_deployment(found)))
+    missed = []
+    for kind in of_kinds:
+        for of, most in ((np.mean, kind.held_mean), (np.median, kind.held_median)):
+            if most and len(kind.errors) and 100 * of(abs(kind.errors)) > most:
+                missed.append(f"{kind.name}: {of.__name__} above {most} %")
+    if args.check and missed:
+        sys.exit("serving: " + "; ".join(missed))
+
+
+if __name__ == "__main__":
+    main()
