@@ -323,8 +323,8 @@ def _csv(table: Callable[[Overview], Table]) -> Callable[[Overview], str]:
 
 #: The kind of answers about two configurations beside each other.
 COMPARE = "compare"
-#: The kinds that are found among all there are: what they are called, the command line that prints
-#: them, and what each has besides settings and commands.
+#: The kinds that take long, and are asked for where they are looked at: what they are called, the
+#: command line that prints them, and what each has besides settings and commands.
 FOUND: dict[
     str,
     tuple[

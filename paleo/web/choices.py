@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from paleo.cluster import ARCHITECTURES, BOARDS, Device
@@ -101,7 +102,7 @@ def depends() -> dict[str, list[str]]:
     compared = [key for key in KEYS if key not in SERVED]
     own = [key for key in compared if not key.startswith("other_")]
     return {
-        **dict.fromkeys(("scaling", "plan"), own),
+        **dict.fromkeys(("scaling", "plan", "search"), own),
         "compare": compared,
         "infer": [*_INFERRED, *SERVED],
         **found,
@@ -119,11 +120,13 @@ def _field(key: str, setting: Setting) -> Choice:
     no room for a long text of what is taken where nothing is given: that is said there, too.
     """
     said, _, _ = setting.help.partition(". ")
-    note, empty = _worded(f"{said.rstrip('.:')}."), None
+    known = SERVED if key in SERVED else DECLARED
+    said, empty = _worded(said.rstrip(".:"), known), None
+    note = "" if said == setting.label else f"{said}."
     if setting.default is None:
-        empty = setting.shown_default
+        empty = _worded(setting.shown_default, known)
         if _offered(setting) is None and len(empty) > _ROOM:
-            note, empty = f"{note} By itself: {_worded(empty)}.", "by itself"
+            note, empty = f"{note} By itself: {empty}.".strip(), "by itself"
     return {
         "key": key,
         "label": setting.label,
@@ -152,11 +155,11 @@ def _passes(setting: Setting, name: str) -> bool:
     return True
 
 
-def _worded(text: str) -> str:
-    """Return a text of the command line with labels in the place of options."""
+def _worded(text: str, known: Mapping[str, Setting]) -> str:
+    """Return a text of the command line with labels of these settings in the place of options."""
 
     def label(found: re.Match[str]) -> str:
-        setting = DECLARED.get(found[1]) or SERVED.get(f"infer_{found[1]}")
+        setting = known.get(found[1]) or known.get(f"infer_{found[1]}")
         return f'"{setting.label}"' if setting and setting.label else found[0]
 
     return re.sub(r"--(\w+)", label, text)

@@ -9,7 +9,7 @@ from paleo.core.errors import SettingError
 from paleo.core.tensor import PRECISIONS
 from paleo.net.spec import NetSpec
 from paleo.studies.metrics import metrics
-from paleo.studies.serving.infer import infer, requests_asked
+from paleo.studies.serving.infer import infer_within, requests_asked
 from paleo.studies.serving.placing import is_served
 from paleo.views.answers.metrics import INFERENCE, metrics_answer
 from paleo.views.answers.serving import serving_answer
@@ -20,13 +20,12 @@ from paleo.views.tables.serving import serving_tables
 from paleo.web.serving_settings import infer_options, infer_settings
 from paleo.web.settings import PageSettings
 
-#: Devices that serve, steps with prompts that are simulated (about so many a load has at least),
-#: and loads: more take an answer too long, and are for the command.
+#: Devices that serve, loads, requests of all of them, and events that are simulated, of some
+#: seconds: more take an answer too long, and are for the command.
 _MOST_DEVICES = 1024
-_MOST_STEPS = 50_000
 _MOST_LOADS = 16
-#: Tokens of a step, where nobody says: most servers take as many or more.
-_STEP = 2048
+_MOST_REQUESTS = 20_000
+_MOST_EVENTS = 160_000
 
 
 def inference_options(settings: PageSettings, net: NetSpec) -> dict[str, Any]:
@@ -54,8 +53,10 @@ def inferred(settings: PageSettings, net: NetSpec) -> dict[str, Any]:
             "charts": {},
         }
     given = infer_settings(settings.infer)
-    _check_work(settings.workers, given)
-    served = infer(net, **settings.placed, workers=settings.workers, **given, **priced)
+    served = infer_within(
+        _most_events(settings.workers, given), net, **settings.placed, workers=settings.workers,
+        **given, **priced,
+    )  # fmt: skip
     table, *parts = serving_tables(served)
     charts = serving_charts(served)
     return {
@@ -80,8 +81,8 @@ def _batches(settings: PageSettings) -> dict[str, Any]:
     }
 
 
-def _check_work(devices: int, given: dict[str, Any]) -> None:
-    """Raise SettingError if an answer would take too long here."""
+def _most_events(devices: int, given: dict[str, Any]) -> int:
+    """Return the events that each load may have; raises SettingError for too much to begin with."""
     if devices > _MOST_DEVICES:
         raise SettingError(
             f"workers: {_MOST_DEVICES:,} devices are the most that serve here, got {devices:,}"
@@ -89,12 +90,9 @@ def _check_work(devices: int, given: dict[str, Any]) -> None:
     loads = requests_asked(given)
     if len(loads) > _MOST_LOADS:
         raise SettingError(f"{_MOST_LOADS} loads are the most that are simulated here")
-    budget = given.get("token_budget") or _STEP
-    steps = 2 - (-given.get("prompt", _STEP // 2) // budget)
-    most = _MOST_STEPS // steps
-    if sum(loads) > most:
+    if sum(loads) > _MOST_REQUESTS:
         raise SettingError(
-            f"requests: {sum(loads):,} in all would be simulated, and here {most:,} are the most "
-            f"of such prompts: lower the loads, or say how many requests each has; "
-            "the command line takes more"
+            f"requests: {_MOST_REQUESTS:,} are the most that are simulated here, of all loads, got "
+            f"{sum(loads):,}"
         )
+    return _MOST_EVENTS // len(loads)

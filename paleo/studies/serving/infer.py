@@ -57,6 +57,16 @@ def infer(nets: NetLike | Iterable[NetLike], **settings: Unpack[InferSettings]) 
     >>> found.fits, found.max_concurrency > 4
     (True, True)
     """
+    return infer_within(None, nets, **settings)
+
+
+def infer_within(
+    most_events: int | None, nets: NetLike | Iterable[NetLike], **settings: Unpack[InferSettings]
+) -> Results[Serving]:
+    """Return the same, unless a load has more events to simulate than so many: SettingError then.
+
+    None is any number. Where an answer has to be there soon, this bounds how long it takes.
+    """
     mistakes = Mistakes()
     known = declared(InferSettings)
     check_names(known, settings, mistakes)
@@ -69,6 +79,7 @@ def infer(nets: NetLike | Iterable[NetLike], **settings: Unpack[InferSettings]) 
         if name in given:
             mistakes.add(f"{name}: is not for language models, which have --concurrency")
     _check_together(found, given, mistakes)
+    found |= {"most_events": most_events}
     loads = mistakes.check(_loads, found)
     if loads is None:
         mistakes.raise_as(PaleoError)
@@ -211,7 +222,9 @@ def _answer(
         prefill = Party(one.prefill, scheduling_of(one.prefill, *how), one.prefill_copies)
         link = _link(one)
     most = _most_rate(party, prefill, link, load) if rate is not None else None
-    simulate = functools.partial(serve, load, party, prefill, link)
+    simulate = functools.partial(
+        serve, load, party, prefill, link, most_events=found["most_events"]
+    )
     served = simulate().behind(float(one.server.first_host))
     prompt = max(round(float((load.prompt - load.cached).mean())), 1)
     of_prompts = one.prefill or one.deployment

@@ -44,6 +44,7 @@ def serve(
     *,
     exact: bool = False,
     log: bool = False,
+    most_events: int | None = None,
 ) -> Served:
     """Return when each request of a load is served, and what the servers do meanwhile.
 
@@ -54,11 +55,12 @@ def serve(
     Steps that differ in the lengths of caches alone are taken together, unless `exact`. With `log`,
     the result has them.
 
-    Raises SettingError, where a request is larger than the cache of a server.
+    Raises SettingError, where a request is larger than the cache of a server, or where more than
+    `most_events` happen.
     """
     _check(load, party, prefill)
     simulation = _Simulation(load, party, prefill, link, exact, log)
-    simulation.run()
+    simulation.run(most_events)
     return simulation.served()
 
 
@@ -123,14 +125,21 @@ class _Simulation:
         self.decoding = servers[counts[0] :]
         self.entry = servers[: counts[0]] or servers
 
-    def run(self) -> None:
+    def run(self, most_events: int | None) -> None:
         arrival = self.load.arrival
         if arrival is None:
             for _ in range(min(len(self.load), self.load.concurrency or 1)):
                 self._arrives(0.0)
         else:
             self._arrives(float(arrival[0]))
+        left = math.inf if most_events is None else most_events
         while self.events:
+            left -= 1
+            if left < 0:
+                raise SettingError(
+                    f"requests: {len(self.load):,} of them take more than {most_events:,} events "
+                    "to simulate, such as steps of a server: ask for fewer"
+                )
             now, what, _, number, servers = heapq.heappop(self.events)
             if what == _STEPS:
                 self._step(servers[0])

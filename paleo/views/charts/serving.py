@@ -54,7 +54,7 @@ def serving_charts(found: Sequence[Serving]) -> tuple[Chart, ...]:
     chart: dict[str, Any] = {"setting": common}
     bands = [one.band for one in places]
     curve = _curves(
-        rates, names, bands, key="throughput", title=f"Throughput and latency of {nets}",
+        rates, names, bands, key="serving", title=f"Throughput and latency of {nets}",
         x_label="tokens/s of a user", y_label="tokens/s of a device", are_rates=True,
         notes=(*notes, *_bands("each token", bands)), **chart,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 
 (function () {
   /** The tabs of the results; the first is what an address without `view` shows. */
-  const VIEWS = ["workers", "layers", "memory", "plans", "nets"];
+  const VIEWS = ["workers", "layers", "memory", "plans", "nets", "infer"];
   /** More characters than this do not pass through mail and chat. */
   const LONGEST = 100000;
   /** A net of more characters is not unpacked from a link. */

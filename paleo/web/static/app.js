@@ -80,6 +80,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       this.state = { ...this.state, view };
       this.write(false);
       this.results.select(view);
+      this.form.reveal(view);
       this.refresh(true);
     }
 
@@ -106,6 +107,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       this.results.select(view);
       this.form.show(values);
       this.form.unfold(values);
+      this.form.reveal(view);
       this._own();
       this.say([...messages, ...(found.message ? [found.message] : [])]);
       await this.refresh(true);
@@ -233,7 +235,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
 
     /** Return what is asked for beside the steps: what takes longer only where it is looked at. */
     _others(state) {
-      const kinds = ["memory", ...({ layers: ["layers"], plans: ["plan"], nets: ["search"] }[state.view] || [])];
+      const kinds = ["memory", ...({ layers: ["layers"], plans: ["plan"], nets: ["search"], infer: ["infer"] }[state.view] || [])];
       const compares = Object.entries(state.values).some(([key, value]) => key.startsWith("other_") && value);
       if (compares) kinds.push("compare");
       else if (!this.isReport) this._alone();
@@ -244,7 +246,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       const key = this._key(kind, state);
       if (this.shown[kind] === key) return;
       const found = () => this._found(kind, state, signal);
-      const other = { compare: () => this._compared(state, signal), plan: found, search: found }[kind];
+      const other = { compare: () => this._compared(state, signal), plan: found, search: found, infer: found }[kind];
       const answer = await (other ? other() : this.source.ask(kind, state, signal));
       if (number !== this.latest) return; // never an older answer after a newer one
       this.results.show(kind, answer);
@@ -267,7 +269,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       }
     }
 
-    /** Return the answer about the best plans, or nets; why there are none is said there alone. */
+    /** Return an answer that has a tab of its own; why there is none is said there alone. */
     async _found(kind, state, signal) {
       try {
         return await this.source.ask(kind, state, signal);
@@ -412,7 +414,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     const defaults = Paleo.address.texts(report.settings);
     const app = new App(new Paleo.Report(report), choices, defaults, report.depends);
     const views = [1, 2, 3].reduce((found) => found.flatMap(Object.values), Object.values(report.views));
-    for (const view of ["plans", "nets"]) Paleo.by(`tab-${view}`).hidden = true; // a report has none
+    for (const view of ["plans", "nets", "infer"]) Paleo.by(`tab-${view}`).hidden = true; // a report has none
     for (const kind of ["layers", "memory"]) {
       if (!views.some((view) => kind in view)) Paleo.by(`tab-${kind}`).hidden = true;
     }

@@ -231,10 +231,11 @@
     const { x, y } = axes(chart);
     const xs = chart.series.flatMap((series) => series.x);
     const at = chart.log_x ? decades(xs, width > 500 ? 8 : 6) : width > 500 ? 8 : 4;
+    const inset = repeats ? 20 : 8; // where each point has a name, those at the ends need room
     const svg = Plot.plot({
       width,
       height: 340,
-      inset: 8,
+      inset,
       marginLeft: 56,
       marginTop: 28,
       marginBottom: 42,
@@ -242,7 +243,7 @@
       y,
       marks: [...written(chart, at, y.ticks), ...marks, tips(chart)],
     });
-    nameFirst(svg, chart, width, ruler, joined, repeats);
+    nameFirst(svg, chart, width, { ruler, joined, repeats, inset });
     return svg;
   }
 
@@ -250,7 +251,7 @@
    * Write the names of the first points of each series where there is room and no line of those
    * that are `joined`; none twice, but where one `repeats` in another series.
    */
-  function nameFirst(svg, chart, width, ruler, joined, repeats) {
+  function nameFirst(svg, chart, width, { ruler, joined, repeats, inset }) {
     const at = (name, value) => svg.scale(name).apply(value);
     const own = chart.series.filter((series) => !series.is_reference).map(points);
     const boxes = own.flat().map(({ x, y }) => around(at("x", x), at("y", y), MARK, MARK));
@@ -260,7 +261,9 @@
     }
     const [bottom, top] = svg.scale("y").range;
     const [left, right] = svg.scale("x").range;
-    const frame = { left, right: Math.min(right + MARK, width), top: top - MARK, bottom: bottom + MARK };
+    const edge = repeats ? inset : 0;
+    const frame = { left: left - edge, right: Math.min(right + MARK + edge, width),
+      top: top - MARK - edge, bottom: bottom + MARK + edge };
     const first = d3.range(TRIED).flatMap((i) => own.map((all) => all[i]).filter(Boolean));
     const named = new Set();
     const tried = [];

@@ -5,7 +5,7 @@
   /** The scheme that has servers. */
   const SERVERS = "parameter_server";
   /** The boxes whose controls are made of what is declared. */
-  const GROUPS = ["training", "mesh", "exchange"];
+  const GROUPS = ["training", "mesh", "exchange", "infer"];
   const LISTED = / \(there are: [^)]*\)$/;
 
   /**
@@ -124,10 +124,16 @@
 
     /** Open what is folded at first where something in it was chosen. */
     unfold(values) {
-      for (const box of this.form.querySelectorAll("#box-training, #box-mesh, #box-exchange, #box-other")) {
+      for (const box of this.form.querySelectorAll("#box-training, #box-mesh, #box-exchange, #box-other, #box-infer")) {
         const names = [...box.querySelectorAll("[data-kind]")].map(({ name }) => name);
         if (names.some((name) => values[name] !== this.defaults[name])) box.open = true;
       }
+    }
+
+    /** Open the settings that a tab has of its own, where there is room beside it. */
+    reveal(view) {
+      const box = Paleo.by(`box-${view}`);
+      if (box && !matchMedia("(max-width: 54rem)").matches) box.open = true;
     }
 
     /** Hide fields that mean nothing: device and network where a cluster takes their place. */

@@ -32,7 +32,8 @@
     throw new Refusal(lines);
   }
 
-  const isOther = (key) => key.startsWith("other_");
+  /** What only answers of one kind depend on, by the beginning of its key. */
+  const ALONE = { compare: "other_", infer: "infer_" };
 
   /** Answers of the server that this page came from. */
   class Server {
@@ -47,8 +48,10 @@
 
     _request(path, state, signal) {
       const query = new URLSearchParams(Paleo.address.query(state.values, this.defaults, ""));
-      // What is compared with changes no other answer.
-      if (path !== "compare") [...query.keys()].filter(isOther).forEach((key) => query.delete(key));
+      for (const [kind, start] of Object.entries(ALONE)) {
+        if (path === kind) continue;
+        [...query.keys()].filter((key) => key.startsWith(start)).forEach((key) => query.delete(key));
+      }
       if (state.net === null) return fetch(`api/${path}${query.size ? `?${query}` : ""}`, { signal });
       query.delete("net");
       const settings = Object.fromEntries(query);

@@ -9,8 +9,8 @@
   };
   /** The charts of an answer about scaling, in the order of the page. */
   const SCALING = ["stage_times", "speedup", "time", "cost", "step", "parts", "efficiency"];
-  /** The answers that are found among all there are, with the views that show them. */
-  const FOUND = { plan: "plans", search: "nets" };
+  /** The answers that are asked for where they are looked at, with the views that show them. */
+  const FOUND = { plan: "plans", search: "nets", infer: "infer" };
   const COMPARE = ["throughput", "time", "cost", "step"];
 
   class Results {
@@ -30,6 +30,7 @@
         compare: charts("beside-charts", COMPARE, "table-compare"),
         plan: charts("plans-charts", ["plan_memory", "plan_cost"], "table-plans"),
         search: charts("nets-charts", ["front_params"], "table-nets"),
+        infer: charts("infer-charts", ["serving", "first_token"], "table-infer"),
         layers: charts("layers-charts", ["layers", "roofline"], "table-layers"),
         memory: {
           ...charts("memory-bar", ["memory"], "table-memory", true),
@@ -45,6 +46,8 @@
         plan: new Paleo.Table(Paleo.by("plans-table"), "table-plans", "Best plans"),
         search: new Paleo.Table(Paleo.by("nets-table"), "table-nets", "Nets that none beats"),
         chosen: new Paleo.Table(Paleo.by("chosen-table"), "table-chosen", "The quickest net"),
+        infer: new Paleo.Table(Paleo.by("infer-table"), "table-infer", "Inference by load"),
+        steps: new Paleo.Table(Paleo.by("steps-table"), "table-steps", "Steps on one device"),
         kinds: new Paleo.Table(Paleo.by("kinds-table"), "table-kinds", "Layers by type"),
         memory: new Paleo.Table(Paleo.by("memory-table"), "table-memory", "Memory by layer"),
       };
@@ -87,13 +90,14 @@
       this._commands();
     }
 
-    /** Show the best of all plans, or nets, or why there are none. */
+    /** Show the best of all plans, or nets, or inference, or why there is none. */
     _found(kind, answer) {
       const view = FOUND[kind];
       Paleo.by(`${view}-answer`).textContent = (answer.wrong || answer.answer).join(" ");
       Paleo.by(`${view}-table`).hidden = Boolean(answer.wrong);
       Paleo.by(`${view}-charts`).hidden = Boolean(answer.wrong);
       if (kind === "search") this._maybe("chosen", answer.chosen);
+      if (kind === "infer") this._maybe("steps", answer.parts);
       if (answer.wrong) return;
       this._charts(kind, answer, null);
       this.tables[kind].show(answer.table);
@@ -170,7 +174,7 @@
     }
 
     _commands() {
-      const all = ["scaling", "layers", "memory", "compare", "plan", "search"].flatMap((kind) => this.commands[kind] || []);
+      const all = ["scaling", "layers", "memory", "compare", ...Object.keys(FOUND)].flatMap((kind) => this.commands[kind] || []);
       const isFirst = ({ text }, i) => all.findIndex((other) => other.text === text) === i;
       const unique = all.filter(isFirst);
       const key = JSON.stringify(unique);
