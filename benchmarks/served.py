@@ -5,6 +5,7 @@
     python benchmarks/served.py --every=8  of every 8th served point alone
     python benchmarks/served.py --write    write them into docs/accuracy.md
     python benchmarks/served.py --check    exit with 1 if a bound is missed that was met
+    python benchmarks/served.py --bands    and write the error bands of tokens and of first tokens
     python benchmarks/served.py --fit      fit what hosts take, to 40 rows of H100, H200 a server
 
 Served points are those of aiconfigurator-core (the extra `validate`), batches those of Splitwise
@@ -29,12 +30,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from error_bands import COVERAGE, Bands
 
 from paleo.cluster import Cluster, find_cluster, find_device
 from paleo.cluster.device import Device
 from paleo.cluster.servers import SERVERS, Server
 from paleo.core.errors import PaleoError
 from paleo.costs import COST_MODELS
+from paleo.costs.error_bands import FIRST_TOKEN, INFERENCE, TOKEN, Like
+from paleo.costs.tiled.error_bands import known_bands
+from paleo.measure.validate.alike import Rows, learned, left_out
 from paleo.measure.validate.served_batches import read_llama_cpp, read_splitwise
 from paleo.measure.validate.served_samples import read_served
 from paleo.measure.validate.serving_rows import AGGREGATED, BatchRow, ServedRow
@@ -43,13 +48,15 @@ from paleo.net.load import load
 from paleo.step.serving.deployment import Deployment
 from paleo.step.serving.prices import Degrees, StepPrices
 from paleo.studies.serving.loads import Fixed, Uniform, closed_load
+from paleo.studies.serving.lots import Lot, Servers, step_of
 from paleo.studies.serving.placing import kernels_of, program_of, scheduling_of
 from paleo.studies.serving.scheduler import serve
 from paleo.studies.serving.server import Party
-from paleo.studies.serving.steady import Lot, Servers, closed, step_of
+from paleo.studies.serving.steady import closed
 
 ROOT = Path(__file__).parents[1]
 PAGE, HEADING = ROOT / "docs" / "accuracy.md", "## Tokens of servers\n"
+FILE = ROOT / "paleo" / "costs" / "tiled" / "errors.toml"
 TABLE = "aiconfigurator_core/systems/silicon_sample.csv"
 #: Where files of published batches are: PALEO_MEASURED, or a folder beside the project's.
 MEASURED = Path(os.environ.get("PALEO_MEASURED", ROOT.parent / "shared" / "measured"))
@@ -78,7 +85,7 @@ class _On(NamedTuple):
 class Point(NamedTuple):
     """A row: what it is of, and predicted by measured seconds, None where not predicted."""
 
-    row: ServedRow | BatchRow
+    row: Any
     tpot: float | None
     ttft: float | None
 
@@ -107,8 +114,9 @@ def _prices(
 ) -> StepPrices:
     chip = find_device(device)
     attention, products, experts, cache = formats
+    on: Any = _On(chip)
     kernels = kernels_of(
-        _On(chip), SERVERS[server], products, experts or products, cache,
+        on, SERVERS[server], products, experts or products, cache,
         attention=attention, version=version,
     )  # fmt: skip
     program = cached_for_net(program_of, _alone(net), degrees.of_attention)
@@ -243,7 +251,7 @@ def fit(rows: Sequence[ServedRow]) -> None:
     first one, of random rows of a server: each net has as many as the others, while there are any.
     """
     generator = np.random.default_rng(0)
-    groups = defaultdict(lambda: defaultdict(list))
+    groups: Any = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.device in FITTED and row.concurrency <= MOST_OF_FIT:
             groups[row.server, server_of(row).overlaps][row.net].append(row)
@@ -279,6 +287,27 @@ def _without_host(row: ServedRow) -> Point:
     return served(row, server)
 
 
+def bands(found: Sequence[Point]) -> Bands:
+    """Return the bands of tokens and of first tokens, by server and architecture.
+
+    Nothing is fitted to a net: each is left out in turn as if it were a source, since nearly all
+    points were published by one.
+    """
+    logs, likes, nets = [], [], []
+    for kind, name in ((TOKEN, "tpot"), (FIRST_TOKEN, "ttft")):
+        for point in found:
+            ratio = getattr(point, name)
+            if ratio:
+                architecture = find_device(point.row.device).architecture
+                likes.append(Like(kind, INFERENCE, None, point.row.server, architecture))
+                logs.append(-np.log(ratio))
+                nets.append(f"{point.row.net}, {kind}")
+    distinct = {like: place for place, like in enumerate(dict.fromkeys(likes))}
+    which, of = np.array([distinct[like] for like in likes]), np.array(nets)
+    rows = Rows(np.array(logs), tuple(distinct), which, of, of, fitted=False)
+    return Bands(learned(rows, COVERAGE), rows, left_out(rows, COVERAGE))
+
+
 def table(found: Sequence[Kind]) -> str:
     lines = ["| on | rows | mean | asked | median | asked | bias | beside |"]
     lines.append("|---|---|---|---|---|---|---|---|")
@@ -296,9 +325,11 @@ def table(found: Sequence[Kind]) -> str:
 
 
 def by_deployment(found: Sequence[Point]) -> str:
-    groups = defaultdict(list)
+    groups: dict[tuple[str, ...], list[Any]] = defaultdict(list)
     for point in found:
         row = point.row
+        if point.tpot is None:
+            continue
         formats = row.formats.experts or row.formats.products
         groups[row.net, row.server, formats, row.device].append((point.tpot - 1, point.ttft))
     lines = ["| net | server | numbers | device | rows | a token: median | bias | first: median |"]
@@ -348,7 +379,7 @@ eight devices, and not on two."""
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("rows", "write", "check", "fit"):
+    for name in ("rows", "write", "check", "bands", "fit"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--every", type=int, default=1)
     args = parser.parse_args()
@@ -369,6 +400,13 @@ def main() -> None:
     of_kinds = kinds(found, of_batches)
     print(table(of_kinds), by_deployment(found), sep="\n\n")
     print("left out:", dict(missing))
+    if args.bands:
+        held = bands(found)
+        for line in held.table():
+            print(" | ".join(line))
+        for each in held.totals:
+            print(f"{each.name}: {each.percent} of {each.rows} inside, their net left out")
+        FILE.write_text(held.file(known_bands()), "utf-8")
     if args.write:
         write(TEXT.format(most=SIMULATED, table=table(of_kinds), details=by_deployment(found)))
     missed = []

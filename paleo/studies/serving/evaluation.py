@@ -18,7 +18,8 @@ from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Array, np
 from paleo.step.plan import Plan
 from paleo.step.serving.deployment import Deployment
-from paleo.step.serving.prices import Degrees, StepPrices, widest
+from paleo.step.serving.parts import Degrees, widest
+from paleo.step.serving.prices import StepPrices
 from paleo.studies.serving.disaggregated import disaggregated
 from paleo.studies.serving.loads import FOR_EACH, cached_share
 from paleo.studies.serving.lots import Lot, Servers, Steady
