@@ -127,6 +127,14 @@ class Conventions:
     descends_plainly: bool = False
 
 
+def priced_once(operations: Sequence[Operation], price: Callable[[Operation], Time]) -> Times:
+    """Return what `price` says of each; equal ones are priced once."""
+    keys = list(map(identity, operations))
+    distinct = dict(zip(keys, operations, strict=True))
+    times = {key: price(operation) for key, operation in distinct.items()}
+    return Times([times[key] for key in keys])
+
+
 class CostModel(ABC):
     """Turns operations into times. All quantities may be arrays."""
 
@@ -157,10 +165,7 @@ class CostModel(ABC):
 
     def price_all(self, operations: Sequence[Operation], target: Target) -> Times:
         """Return what `price` does of each; equal ones are priced once."""
-        keys = list(map(identity, operations))
-        distinct = dict(zip(keys, operations, strict=True))
-        times = {key: self.price(operation, target) for key, operation in distinct.items()}
-        return Times([times[key] for key in keys])
+        return priced_once(operations, lambda operation: self.price(operation, target))
 
     def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
         """Return the seconds of a convolution by an algorithm of `convolutions.ALGORITHMS`.

@@ -23,11 +23,11 @@ from paleo.core.tensor import (
     are_identical,
     by_identity,
     find_precision,
-    num_elements,
     one_object,
 )
 from paleo.net import parameters, views
 from paleo.net.layers import Layer, ShapeError
+from paleo.net.limits import check_size
 from paleo.net.parameters import Handling
 from paleo.net.sorting import parents_first
 from paleo.net.spec import NetSpec, Sweep
@@ -116,7 +116,7 @@ class Graph:
     """
 
     name: str
-    nodes: tuple[Node, ...]
+    nodes: Sequence[Node]
     dtype: str = "fp32"
     #: What was found by `once`.
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -171,6 +171,14 @@ class Graph:
         if found is None:
             found = self._known[key] = what(self, *arguments)
         return found
+
+    def by_node(self, what: Callable[[Node], _Found]) -> list[_Found]:
+        """Return `what(node)` of each node, which does not depend on where the node is."""
+        return [what(node) for node in self.nodes]
+
+    def net_of(self, net: NetSpec, nodes: Sequence[int]) -> NetSpec:
+        """Return a net that has these nodes, of the net that the graph was built of."""
+        return net
 
     def work(self, node: Node, direction: Pass) -> Work:
         """Return the FLOPs and bytes of this node in this pass."""
@@ -265,6 +273,14 @@ def build(
     """
     find_precision(dtype)
     return _with_fp8(_built(net, batch_size, dtype, cached_for_net(_needed, net, adapt)))
+
+
+def build_once(
+    net: NetSpec, batch_size: int, dtype: str, adapt: Callable[[Layer], Layer] | None = None
+) -> Graph:
+    """Return what `build` does, sooner where nobody asks for the net at another batch size."""
+    nodes = _inferred(net, batch_size, _needed(net, adapt)).nodes
+    return _with_fp8(Graph(net.name, nodes, dtype))
 
 
 def _with_fp8(graph: Graph) -> Graph:
@@ -576,24 +592,3 @@ def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) ->
             f"its batch of {shape[0]} is not that of {first.name}, {first.output[0]}", "tensor"
         )
     return shape
-
-
-def check_size(layer: Layer, inputs: Shapes, output: Shape) -> Quantity:
-    """Return the largest count of this layer; raises ShapeError if it is too large."""
-    most = largest(output[0])
-
-    def at_most(shape: Shape) -> Shape:
-        return (most, *shape[1:])
-
-    counts = [("elements in its output", num_elements(at_most(output)))]
-    if inputs:
-        shapes = tuple(map(at_most, inputs))
-        counts.append(("parameters", layer.num_params(shapes)))
-        counts += [
-            ("FLOPs or bytes in a pass", operation.magnitude)
-            for operation in layer.operations(Pass.FORWARD, shapes, 8)
-        ]
-    for what, count in counts:
-        if count > MAX_COUNT:
-            raise ShapeError(f"{float(count):.3g} {what} are too many to mean anything")
-    return max(count for _, count in counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +40,7 @@ def with_repeated_heads(net: NetSpec, ways: int) -> NetSpec:
     return replace(net, layers=layers, described=None)
 
 
-def _path(nodes: tuple[Node, ...], node: Node, heads: int) -> list[str] | None:
+def _path(nodes: Sequence[Node], node: Node, heads: int) -> list[str] | None:
     """Return the layers whose sizes follow from the heads that a tensor has, None if unclear."""
     found = []
     while node.layer.serves_as != "product":

@@ -56,7 +56,7 @@ class DividedNet:
             [sum(count(self.graph.nodes[i]) for i in unit) for unit in self.units]
             for count in _HAVE.values()
         ]
-        self.casts = self._by_unit([time.total for time in part.plan.weight_casts(self.graph)])
+        self.casts = self._by_unit(self.seconds.casts)
         self.updates: dict[Any, Any] = {}
         self.under = functools.cache(self._under)
         self.least = functools.cache(self._least)

@@ -18,7 +18,7 @@ from paleo.costs import Time
 from paleo.net.graph import Graph, Node
 from paleo.net.spec import NetSpec
 from paleo.step.memory import Footprint
-from paleo.step.memory.stage import Sharing, StageMemory, stage_memory, together
+from paleo.step.memory.stage import Sharing, StageMemory, together
 from paleo.step.mesh import Mesh
 from paleo.step.mesh_checks import check_mesh
 from paleo.step.offload import (
@@ -30,12 +30,13 @@ from paleo.step.offload import (
     offloaded,
 )
 from paleo.step.parallelism.jitter import expected_slowest
-from paleo.step.part import KINDS_OF_GROUPS, Part
+from paleo.step.part import KINDS_OF_GROUPS, Part, part_of
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.replicas import Replicas
+from paleo.step.shortened import shortened
 from paleo.step.stage_steps import StageSteps, in_memory
 from paleo.step.stage_work import Stage, joined
 from paleo.step.stages import Cut, cut
@@ -68,11 +69,12 @@ class Meshed:
         self.pipeline = PIPELINES[plan.schedule]
         #: The stages of the net: as many as a pipeline has devices, or twice as many in a V.
         self.count = self.pipeline.cuts * mesh.pp
-        self.part = part or Part(net, plan, mesh)
+        self.part = part or part_of(net, plan, mesh)
         # What many questions about a step ask is found once. (Not by a cache of methods: what holds
         # itself is freed only when garbage is looked for.)
         self._stages: dict[int, tuple[Cut, list[Stage]]] = {}
         self._memory: dict[tuple[int, int], tuple[StageMemory, ...]] = {}
+        self._updates: dict[tuple[int, int], Time] = {}
 
     def stages(self, micro_batch: int) -> tuple[Cut, list[Stage]]:
         """Return how the net is dealt out, and each stage."""
@@ -82,21 +84,21 @@ class Meshed:
 
     def _dealt(self, micro_batch: int) -> tuple[Cut, list[Stage]]:
         plan = self.plan
-        graph, seconds = self.part.of(micro_batch)
+        _, graph, seconds = self.part.of(micro_batch)
         computing = zip(seconds.forward, seconds.again, seconds.backward, strict=True)
         own = [float(sum(each)) for each in computing]
         found = cut(graph, self.count, plan.interleave, plan.stages, own)
         times = [found.sums(of) for of in seconds[:4]]
         sent = {kind: [found.sums(of) for of in both] for kind, both in seconds.sent.items()}
         params, tensors, experts = (
-            found.sums([count(node) for node in graph.nodes])
+            found.sums(graph.by_node(count))
             for count in (
                 attrgetter("num_params"),
                 attrgetter("num_tensors"),
                 num_experts,
             )
         )
-        casts = found.sums([time.total for time in plan.weight_casts(graph)])
+        casts = found.sums(seconds.casts)
         passed = self.passed(graph, found)
         stages = [
             Stage(
@@ -117,7 +119,7 @@ class Meshed:
         if {ACTIVATIONS, GRADIENTS} & set(plan.offload):
             kept: list[Quantity] = [0.0] * self.count
             if ACTIVATIONS in plan.offload:
-                kept = [one.kept for one in self._footprints(micro_batch, graph, found)]
+                kept = [one.kept for one in self._footprints(micro_batch, found)]
             swapped = [self._swapped(*both) for both in zip(stages, kept, strict=True)]
             stages = [replace(stage, swapped=s) for stage, s in zip(stages, swapped, strict=True)]
         return found, stages
@@ -411,7 +413,10 @@ class Meshed:
         plan = self.plan
         params = self._own_params(stage)
         if OPTIMIZER not in plan.offload:
-            return plan.update_time(params, stage.num_tensors), 0.0
+            key = params, stage.num_tensors
+            if key not in self._updates:
+                self._updates[key] = plan.update_time(*key)
+            return self._updates[key], 0.0
         host = offload_of(plan)
         update = host.update(plan, params, self.mesh.size)
         beside = stage.held * (stage.backward + stage.again) / stage.blocks
@@ -451,9 +456,8 @@ class Meshed:
 
     def _taken(self, micro_batch: int, batches: int) -> tuple[StageMemory, ...]:
         plan, mesh = self.plan, self.mesh
-        graph, _ = self.part.of(micro_batch)
         found, stages = self.stages(micro_batch)
-        steps = StageSteps(self.part.net, graph, found, micro_batch, in_memory(plan))
+        steps = self._steps(micro_batch, found)
         memory = []
         for stage in stages:
             received, sent = steps.passed(stage.number)
@@ -481,7 +485,7 @@ class Meshed:
                     own_params=self._own_params(stage),
                     batches=batches,
                 )
-            memory.append(stage_memory(stage.number, *steps.of(stage.number), sharing, changed))
+            memory.append(steps.memory(stage.number, sharing, changed))
         return tuple(
             together(
                 device, [memory[i] for i in self.pipeline.held(device, self.count)]
@@ -489,10 +493,14 @@ class Meshed:
             for device in range(mesh.pp)
         )
 
-    def _footprints(self, micro_batch: int, graph: Graph, found: Cut) -> list[Footprint]:
+    def _footprints(self, micro_batch: int, found: Cut) -> list[Footprint]:
         """Return what a single micro-batch takes of memory in each stage, without a host."""
-        steps = StageSteps(self.part.net, graph, found, micro_batch, in_memory(self.plan))
+        steps = self._steps(micro_batch, found)
         return [steps.footprint(stage) for stage in range(self.count)]
+
+    def _steps(self, micro_batch: int, found: Cut) -> StageSteps:
+        net, graph, _ = self.part.of(micro_batch)
+        return StageSteps(net, graph, found, micro_batch, in_memory(self.plan))
 
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:
         """Return the fields of what a device of the fullest stage takes: found when asked for."""
@@ -518,7 +526,7 @@ def usual_micro_batch(net: NetSpec, share: int, stages: int) -> int:
     Of other samples as many as leave four micro-batches for each stage, so that it waits for less
     than a fifth (Huang et al., arXiv:1811.06965, section 2.3).
     """
-    if tokens_of(net):
+    if tokens_of(shortened(net).net):
         return 1
     most = max(1, share // (_PER_STAGE * stages))
     return next(size for size in range(most, 0, -1) if share % size == 0)

@@ -7,6 +7,7 @@ compute a cost model prices, what they exchange the cluster.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ from paleo.cluster.collectives import Operation as Collecting
 from paleo.cluster.topology import Group
 from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Pass
-from paleo.core.quantity import Quantity, is_array, maximum, np, total
+from paleo.core.quantity import Quantity, is_array, largest, maximum, np, total
 from paleo.net.division import divided, divided_by_experts, divided_by_positions
 from paleo.net.expert_load import with_expert_load
 from paleo.net.graph import Graph
@@ -28,6 +29,7 @@ from paleo.step.passes import BACKWARD, FORWARD, PassTime, exchange_time
 from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
 from paleo.step.recompute import Recompute
+from paleo.step.shortened import LongGraph, Row, shortened
 
 #: Both passes, the seconds of each's nodes, and those of the gradients of parameters.
 _Passes: TypeAlias = (
@@ -41,7 +43,8 @@ class Seconds(NamedTuple):
     """What each node of a device's part takes for a micro-batch, in the order of the graph.
 
     `sent` are by kind the seconds by which messages make the forward and the backward pass longer;
-    those of what is computed again are the forward ones once more.
+    those of what is computed again are the forward ones once more. `casts` are those in which
+    weights are cast to fp8, once a step.
     """
 
     forward: list[Quantity]
@@ -49,6 +52,35 @@ class Seconds(NamedTuple):
     weights: list[Quantity]
     again: list[Quantity]
     sent: dict[str, tuple[list[Quantity], list[Quantity]]]
+    casts: list[Quantity]
+
+    @property
+    def lists(self) -> list[list[Quantity]]:
+        """All of them."""
+        return [*self[:4], *itertools.chain(*self.sent.values()), self.casts]
+
+    def all(self, row: Row) -> Seconds:
+        """Return those of the whole net of a short one."""
+        sent = {kind: (row.all(ahead), row.all(back)) for kind, (ahead, back) in self.sent.items()}
+        return Seconds(
+            row.all(self.forward),
+            row.all(self.backward),
+            row.all(self.weights),
+            row.all(self.again),
+            sent,
+            row.all(self.casts),
+        )
+
+
+class Priced(NamedTuple):
+    """A device's part of a net at one micro-batch, its graph, and the seconds of its nodes.
+
+    Of a long graph the net is the short one: see `Graph.net_of`.
+    """
+
+    net: NetSpec
+    graph: Graph
+    seconds: Seconds
 
 
 class Part:
@@ -68,7 +100,7 @@ class Part:
 
     def _begin(self, plan: Plan) -> None:
         self.plan = plan
-        self._known: dict[int, tuple[Graph, Seconds]] = {}
+        self._known: dict[int, Priced] = {}
         self._sendings: dict[tuple[str, Quantity, Collecting], Quantity] = {}
         #: Seconds of adding gradients of so many bytes in so many tensors, found once.
         self.adding: dict[tuple[int, int], Quantity] = {}
@@ -85,15 +117,15 @@ class Part:
         found._begin(plan)
         return found
 
-    def of(self, micro_batch: int) -> tuple[Graph, Seconds]:
-        """Return the graph of a micro-batch, and the seconds of its nodes."""
+    def of(self, micro_batch: int) -> Priced:
+        """Return what it is at a micro-batch."""
         if micro_batch not in self._known:
             self._known[micro_batch] = self._found(micro_batch)
         return self._known[micro_batch]
 
-    def _found(self, micro_batch: int) -> tuple[Graph, Seconds]:
-        graph, found = self.under(micro_batch, (self.plan.recompute,))
-        return graph, found[0]
+    def _found(self, micro_batch: int) -> Priced:
+        graph, (seconds,) = self.under(micro_batch, (self.plan.recompute,))
+        return Priced(self.net, graph, seconds)
 
     def _graph(self, micro_batch: Quantity) -> Graph:
         if is_array(micro_batch):
@@ -113,6 +145,7 @@ class Part:
         graph = self._graph(micro_batch)
         passes, (forward, backward), weights = self._passes(graph, micro_batch)
         sent = self.sent(graph, forward, backward)
+        casts = [time.total for time in plan.weight_casts(graph)]
         found = []
         for recompute in recomputes:
             again: list[Quantity] = [0.0] * len(graph.nodes)
@@ -122,7 +155,7 @@ class Part:
                 again[i] = again[i] + layer.seconds
                 for ahead, back in both.values():
                     back[i] = back[i] + ahead[i]
-            found.append(Seconds(forward, backward, weights, again, both))
+            found.append(Seconds(forward, backward, weights, again, both, casts))
         return graph, found
 
     def _passes(self, graph: Graph, micro_batch: Quantity) -> _Passes:
@@ -203,6 +236,52 @@ class Part:
                 num_bytes, group, collective, self.plan.cost_model, operation
             )
         return self._sent_by[key]
+
+
+class _PartOfFew(Part):
+    """A part of a net of which a few equal blocks are divided and priced, for all of them.
+
+    Where what they take turns out to differ, all are: by a part that takes its place.
+    """
+
+    def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
+        self._whole, self._short = net, shortened(net)
+        self._instead: Part | None = None
+        #: The graph of all blocks at a micro-batch, None where few cannot stand for them.
+        self._long: dict[int, LongGraph | None] = {}
+        super().__init__(self._short.net, plan, mesh)
+
+    def under_plan(self, plan: Plan) -> Part:
+        return self._instead.under_plan(plan) if self._instead else super().under_plan(plan)
+
+    def _found(self, micro_batch: int) -> Priced:
+        if not self._instead and not waits_for_host(self.plan):
+            _, graph, seconds = super()._found(micro_batch)
+            if micro_batch not in self._long:
+                row = Row.of(graph, self._short)
+                self._long[micro_batch] = LongGraph.of(graph, row) if row else None
+            found = self._long[micro_batch]
+            if found and all(map(found.row.is_even, seconds.lists)):
+                return Priced(self.net, found, seconds.all(found.row))
+        self._instead = self._instead or Part(self._whole, self.plan, self.mesh)
+        return self._instead.of(micro_batch)
+
+
+def part_of(net: NetSpec, plan: Plan, mesh: Mesh) -> Part:
+    """Return what one device has of a net, found of few of its equal blocks if it has many.
+
+    Blocks that are named are looked for, and how far a host is ahead of one depends on how many are
+    before: then all are looked at.
+    """
+    is_plain = not (plan.recompute.blocks or net.sweep or waits_for_host(plan))
+    few = is_plain and shortened(net).like
+    return (_PartOfFew if few else Part)(net, plan, mesh)
+
+
+def waits_for_host(plan: Plan) -> bool:
+    """Tell whether a device may wait for the host to hand over kernels."""
+    start = 0.0 if plan.graphs else plan.software.start_on(plan.device, 1)
+    return bool(largest(plan.cost_model.host(plan.target)) or largest(start))
 
 
 def _each(seconds: Callable[[Any], Quantity], sizes: Any) -> Quantity:

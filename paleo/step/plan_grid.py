@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Array, Quantity, largest, maximum, np, smallest, total
+from paleo.core.quantity import Array, Quantity, maximum, np, smallest, total
 from paleo.net.spec import NetSpec
 from paleo.step.divided_net import DividedNet
 from paleo.step.memory.repeated import RepeatedStage
@@ -25,7 +25,7 @@ from paleo.step.memory.stage import OF_MICRO_BATCHES, Sharing, lasting, peaks, s
 from paleo.step.mesh import Mesh
 from paleo.step.meshed import Meshed
 from paleo.step.optimizers import find_optimizer
-from paleo.step.part import Part
+from paleo.step.part import Part, waits_for_host
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION, Recompute
 from paleo.step.replicas import Replicas
@@ -99,7 +99,7 @@ class PlanGrid:
         optimizer = find_optimizer(plan.optimizer, plan.optimizer_kernels)
         # Blocks that are named are looked for; what a matrix is depends on what is behind it; and
         # how far a host is ahead of a block, on how many are before it.
-        is_plain = not named and not optimizer.by_matrix and not _waits_for_host(plan)
+        is_plain = not named and not optimizer.by_matrix and not waits_for_host(plan)
         self._short = shortened(net) if is_plain else Shortened(net)
         self._parts: dict[Any, DividedNet] = {}
 
@@ -130,12 +130,6 @@ class PlanGrid:
                 found = DividedNet(Part(self.net, plan, mesh), None, each)
             self._parts[key] = found
         return found
-
-
-def _waits_for_host(plan: Plan) -> bool:
-    """Tell whether a device may wait for the host to hand over kernels."""
-    start = 0.0 if plan.graphs else plan.software.start_on(plan.device, 1)
-    return bool(largest(plan.cost_model.host(plan.target)) or largest(start))
 
 
 class Besides(NamedTuple):

@@ -24,6 +24,7 @@ from paleo.core.frozen import dataclass
 from paleo.core.operations import Kind, Pass
 from paleo.core.quantity import product
 from paleo.net.graph import Graph, Node
+from paleo.net.layers import Layer
 
 #: What divides the names of blocks: "/" in net files, "." in modules of frameworks.
 _PATH = re.compile(r"[/.]")
@@ -64,7 +65,7 @@ class Recompute:
 
     def regions(self, graph: Graph) -> tuple[Region, ...]:
         """Return what of a graph is computed again; raises SettingError for an unknown block."""
-        return graph.once(_regions, self) if self.mode != "none" else ()
+        return graph.once(found_regions, self) if self.mode != "none" else ()
 
     def within(self, graph: Graph, nodes: Container[int]) -> Recompute:
         """Return what is computed again of these nodes of a graph, which are a net of their own.
@@ -125,7 +126,8 @@ def _is_mode(text: str) -> bool:
     return text.partition(":")[0] in MODES
 
 
-def _regions(graph: Graph, recompute: Recompute) -> tuple[Region, ...]:
+def found_regions(graph: Graph, recompute: Recompute) -> tuple[Region, ...]:
+    """Return what of a graph is computed again; raises SettingError for an unknown block."""
     blocks = graph.once(_blocks)
     for name in recompute.blocks:
         if name not in blocks:
@@ -158,15 +160,25 @@ def _whole(graph: Graph, recompute: Recompute) -> tuple[str, ...]:
 
 def repeated_blocks(graph: Graph) -> tuple[Region, ...]:
     """Return the nodes of each block that repeats."""
-    return graph.once(_regions, Recompute("full"))
+    return Recompute("full").regions(graph)
+
+
+def repeated_names(graph: Graph) -> tuple[str, ...]:
+    """Return the names of the blocks that repeat."""
+    return graph.once(_whole, Recompute("full"))
 
 
 def _blocks(graph: Graph) -> dict[str, list[int]]:
     """Return the nodes of all blocks, those within others too, by name."""
     blocks: dict[str, list[int]] = {}
+    within: dict[str, list[list[int]]] = {}  # the blocks that a folder is in
     for node in graph.nodes:
-        for match in _PATH.finditer(node.name):
-            blocks.setdefault(node.name[: match.start()], []).append(node.index)
+        folder = node.name[: max(node.name.rfind("/"), node.name.rfind(".")) + 1]
+        if folder not in within:
+            ends = [match.start() for match in _PATH.finditer(node.name)]
+            within[folder] = [blocks.setdefault(node.name[:end], []) for end in ends]
+        for block in within[folder]:
+            block.append(node.index)
     return blocks
 
 
@@ -174,14 +186,18 @@ def _repeated(graph: Graph, blocks: dict[str, list[int]]) -> list[str]:
     """Return the names of the blocks that repeat, of those within each other the outermost."""
     families: dict[str, list[str]] = {}
     for name in blocks:
-        start = max((match.end() for match in _PATH.finditer(name)), default=0)
+        start = max(name.rfind("/"), name.rfind(".")) + 1
         if _NUMBER.search(name, start):
             families.setdefault(name[:start] + _NUMBER.sub("#", name[start:]), []).append(name)
+    # Most layers are the same object.
+    numbers: dict[Layer, int] = {}
+    known = {id(node.layer): node.layer for node in graph.nodes}
+    kinds = {which: numbers.setdefault(layer, len(numbers)) for which, layer in known.items()}
 
     def layers(name: str) -> frozenset[Any]:
         # In any order: where layers do not read each other, an export may turn them round.
         nodes = (graph.nodes[i] for i in blocks[name])
-        return frozenset((node.name[len(name) :], node.layer) for node in nodes)
+        return frozenset((node.name[len(name) :], kinds[id(node.layer)]) for node in nodes)
 
     chosen: dict[str, None] = {}
     for names in families.values():

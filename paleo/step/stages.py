@@ -16,7 +16,7 @@ from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
-from paleo.step.recompute import repeated_blocks
+from paleo.step.recompute import repeated_blocks, repeated_names
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,23 @@ class Cut:
 
     def sums(self, values: Sequence[Quantity]) -> list[Quantity]:
         """Return the sum of the values of each stage's nodes."""
-        moved: list[Quantity] = [0] * len(values)
-        for home, value in zip(self.homes, values, strict=True):
-            moved[home] = moved[home] + value
+        moved = [*values]
+        before: dict[int, Quantity] = {}
+        for i, home in self._away:
+            moved[i] = 0
+            before[home] = before.get(home, 0) + values[i]
+        for home, value in before.items():
+            moved[home] = value + moved[home]
         until = [0.0, *itertools.accumulate(moved)]
         found: list[Quantity] = [0.0] * self.stages
         for chunk, (start, end) in enumerate(itertools.pairwise(self.bounds)):
             found[chunk % self.stages] = found[chunk % self.stages] + (until[end] - until[start])
         return found
+
+    @functools.cached_property
+    def _away(self) -> list[tuple[int, int]]:
+        """The nodes whose home is behind them, and where it is."""
+        return [(i, home) for i, home in enumerate(self.homes) if i != home]
 
     def nodes(self, stage: int) -> list[int]:
         """Return the nodes of a stage."""
@@ -124,10 +133,9 @@ def _passed(graph: Graph, bounds: tuple[int, ...]) -> list[list[int]]:
     stands = _is_standing(graph)
     for node, last in enumerate(_last_uses(graph)):
         # Those that pass one are read behind it, which few are.
-        is_read = last >= bounds[1] and not stands[node]
-        if is_read and not graph.nodes[node].layer.is_source():
-            behind = bisect.bisect_right(bounds, node)
-            for chunk in range(behind, bisect.bisect_right(bounds, last)):
+        behind, end = bisect.bisect_right(bounds, node), bisect.bisect_right(bounds, last)
+        if behind < end and not stands[node] and not graph.nodes[node].layer.is_source():
+            for chunk in range(behind, end):
                 found[chunk].append(node)
     return found
 
@@ -185,15 +193,27 @@ def starts_of(graph: Graph) -> list[int]:
 
 
 def _units(graph: Graph) -> list[int]:
+    return graph.once(found_starts)
+
+
+def block_names(graph: Graph) -> tuple[str, ...]:
+    """Return the names of the blocks that are units, in order; none if nothing repeats."""
+    return tuple(name for _, name in sorted(_blocks(graph)))
+
+
+def _blocks(graph: Graph) -> list[tuple[int, str]]:
+    """Return the first node and the name of each block that repeats."""
+    standing = _is_standing(graph)
+    named = zip(repeated_blocks(graph), repeated_names(graph), strict=True)
+    return [(min(i for i in block if not standing[i]), name) for block, name in named]
+
+
+def found_starts(graph: Graph) -> list[int]:
     """Return the first node of each unit that is dealt out whole."""
-    return graph.once(_found_units)
-
-
-def _found_units(graph: Graph) -> list[int]:
-    blocks = repeated_blocks(graph)
+    blocks = _blocks(graph)
     standing = _is_standing(graph)
     if blocks:
-        return sorted(min(i for i in block if not standing[i]) for block in blocks)
+        return sorted(start for start, _ in blocks)
     last = _last_uses(graph)
     starts, alive = [], 0
     ends = [0] * (len(graph.nodes) + 1)
@@ -211,11 +231,11 @@ def _found_units(graph: Graph) -> list[int]:
 
 
 def _is_standing(graph: Graph) -> list[bool]:
+    return graph.once(found_standing)
+
+
+def found_standing(graph: Graph) -> list[bool]:
     """Tell of each node whether nothing that comes in is in it: it is of parameters alone."""
-    return graph.once(_found_standing)
-
-
-def _found_standing(graph: Graph) -> list[bool]:
     found: list[bool] = []
     for node in graph.nodes:
         found.append(not node.layer.is_input and all(found[parent] for parent in node.parents))
@@ -224,6 +244,11 @@ def _found_standing(graph: Graph) -> list[bool]:
 
 def homes(graph: Graph) -> Sequence[int]:
     """Return where each node is: what is of parameters alone, where it is first read."""
+    return graph.once(found_homes)
+
+
+def found_homes(graph: Graph) -> Sequence[int]:
+    """Return the same, anew."""
     found = list(range(len(graph.nodes)))
     standing = _is_standing(graph)
     if not any(standing):
@@ -238,13 +263,18 @@ def homes(graph: Graph) -> Sequence[int]:
 
 
 def _last_uses(graph: Graph) -> list[int]:
+    return graph.once(found_last_uses)
+
+
+def found_last_uses(graph: Graph) -> list[int]:
     """Return for each node the last that reads it, itself if none does."""
-    return graph.once(_found_last_uses)
-
-
-def _found_last_uses(graph: Graph) -> list[int]:
     last = list(range(len(graph.nodes)))
     for node in graph.nodes:
         for parent in node.parents:
             last[parent] = node.index
     return last
+
+
+def found_likes(graph: Graph) -> list[int]:
+    """Return for each node the first that does the same."""
+    return [node.like for node in graph.nodes]

@@ -20,8 +20,9 @@ a sample. Of several such inputs (words, and their kinds) the longest counts.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,13 +75,16 @@ def _tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> Any:
     return functools.reduce(maximum, counts) if counts else None
 
 
-def model_flops(graph: Graph, cost_model: CostModel) -> Any:
+def model_flops(graph: Graph, cost_model: CostModel, counts: Sequence[int] | None = None) -> Any:
     """Return the FLOPs of a model in both passes over a graph's batch, by the convention above.
 
-    Which gradients somebody needs is up to the cost model's conventions.
+    Which gradients somebody needs is up to the cost model's conventions. Of a short graph, `counts`
+    says how often there is each node in that of the whole net.
     """
     needed = needed_gradients(graph, cost_model)
-    alike = Counter((node.like, needed[node.index]) for node in graph.nodes)
+    alike: Counter[tuple[int, tuple[bool, ...]]] = Counter()
+    for node, count in zip(graph.nodes, counts or itertools.repeat(1), strict=False):
+        alike[node.like, needed[node.index]] += count
     return total(
         count * product_flops(graph.operations(graph.nodes[like], direction, wanted))
         for (like, wanted), count in alike.items()
@@ -88,12 +92,13 @@ def model_flops(graph: Graph, cost_model: CostModel) -> Any:
     )
 
 
-def recomputed_flops(graph: Graph, recompute: Recompute) -> int:
+def recomputed_flops(
+    graph: Graph, recompute: Recompute, counts: Sequence[int] | None = None
+) -> int:
     """Return the FLOPs over a graph's batch of what is computed again, by the same convention."""
     return sum(
-        product_flops(graph.operations(graph.nodes[i], Pass.FORWARD))
-        for region in recompute.regions(graph)
-        for i in region
+        (counts[i] if counts else 1) * product_flops(graph.operations(graph.nodes[i], Pass.FORWARD))
+        for i in itertools.chain(*recompute.regions(graph))
     )
 
 

@@ -22,7 +22,7 @@ from paleo.net.layers.reshape import Input, Parameter
 from paleo.net.spec import LayerSpec, NetSpec
 from paleo.step.memory.footprint import step_for
 from paleo.step.memory.moments import Gathering, Moment, gathered_moments, moments
-from paleo.step.memory.stage import PARTS, Sharing, StageMemory, stage_memory
+from paleo.step.memory.stage import PARTS, Sharing, StageMemory, stage_memory, taken
 from paleo.step.memory.usage import Step
 from paleo.step.mesh import Mesh
 from paleo.step.meshed import Meshed
@@ -89,7 +89,8 @@ def shared(**settings: Any) -> StageMemory:
     usual: dict[str, Any] = {"zero": 0, "own": lambda size: size // 2, "is_shared": True}
     usual |= {"batches": 1, "in_flight": 1}
     optimizer = settings.pop("optimizer", "sgd")
-    return stage_memory(0, step(optimizer), UNITS, Sharing(**usual | settings))
+    sharing = Sharing(**usual | settings)
+    return stage_memory(0, taken(step(optimizer), UNITS, sharing), sharing)
 
 
 def test_buckets_stay_and_gradients_are_views_of_them_or_copied() -> None:
@@ -192,7 +193,7 @@ def test_weights_gradients_are_priced_apart_with_any_framework(framework: str | 
         micro_batch=N, dtype="fp32",
     )  # fmt: skip
     meshed = Meshed(found.net, found.plan, Mesh.of(2, pp=2))
-    _, seconds = meshed.part.of(N)
+    seconds = meshed.part.of(N).seconds
     assert 0 < sum(seconds.weights) < sum(seconds.backward)
 
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 from paleo.cluster import Device
 from paleo.core.operations import Convolution, Operation
 from paleo.core.quantity import Quantity
-from paleo.costs.batching import can_be_stacked
 from paleo.costs.error_bands import Band, Like
 from paleo.costs.model import COST_MODELS, CostModel, Explanation, Target
 from paleo.costs.times import Time, Times
@@ -43,8 +42,6 @@ class Tiled(CostModel):
     def price_all(self, operations: Sequence[Operation], target: Target) -> Times:
         from paleo.costs.tiled import dispatch
 
-        if not can_be_stacked(target):
-            return super().price_all(operations, target)
         return dispatch.price_all(self, operations, target)
 
     def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:

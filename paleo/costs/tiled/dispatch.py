@@ -25,8 +25,8 @@ from paleo.core.operations import (
 from paleo.core.quantization import Quantize
 from paleo.core.scanning import DeltaRule, ShortConvolution
 from paleo.core.selection import IndexScores, Select, SelectedAttention
-from paleo.costs.batching import price_stacked
-from paleo.costs.model import CostModel, Explanation, Target
+from paleo.costs.batching import can_be_stacked, price_stacked
+from paleo.costs.model import CostModel, Explanation, Target, priced_once
 from paleo.costs.tiled import convolution
 from paleo.costs.tiled.machine import Machine, machine_for
 from paleo.costs.times import Time, Times
@@ -76,8 +76,10 @@ def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
 
 
 def price_all(model: CostModel, operations: Sequence[Operation], target: Target) -> Times:
-    """Return what `price` does of each, on a target of which that can be stacked."""
+    """Return what `price` does of each."""
     machine = machine_for(target)
+    if not can_be_stacked(target):
+        return priced_once(operations, functools.partial(_price_on, model, machine))
     return price_stacked(
         [_asked_for(operation, machine) for operation in operations],
         functools.partial(_price_on, model, machine),

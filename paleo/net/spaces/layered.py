@@ -23,9 +23,10 @@ from paleo.core.errors import Mistakes, NetSpecError, SettingError
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.tensor import Shape, Shapes
 from paleo.net.edit import Editor
-from paleo.net.graph import Node, check_size, infer_nodes
+from paleo.net.graph import Node, infer_nodes
 from paleo.net.layer_settings import EditError, LayerSetting, edited
 from paleo.net.layers import Layer, ShapeError
+from paleo.net.limits import check_size
 from paleo.net.spaces.space import Space
 
 #: More states before a layer, or steps in all, are no less than the nets themselves.

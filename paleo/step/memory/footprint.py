@@ -23,7 +23,7 @@ from paleo.core.results import Result
 from paleo.core.tensor import find_precision, num_elements
 from paleo.costs.error_bands import Band
 from paleo.net.asked import unpriced
-from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical
+from paleo.net.graph import Graph, build, build_once, cached_for_net, checked_batch, typical
 from paleo.net.importers import ImportOptions
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
@@ -351,10 +351,21 @@ def largest_batch(
 
 def step_for(net: NetSpec, batch_size: Quantity, **settings: Any) -> Step:
     """Return the training step of a net that is `footprint`'s with these settings, all of them."""
-    optimizer = find_optimizer(settings["optimizer"], settings["optimizer_kernels"])
-    net = composed(with_loss(net, settings["loss"]), settings.get("framework"))
+    net, optimizer = _trained(net, settings)
     graph = build(net, batch_size, settings["dtype"], keep_shape)
     return step_of(net, graph, optimizer, settings["recompute"])
+
+
+def step_once(net: NetSpec, batch_size: int, **settings: Any) -> Step:
+    """Return what `step_for` does, sooner where nobody asks for the net at another batch size."""
+    net, optimizer = _trained(net, settings)
+    graph = build_once(net, batch_size, settings["dtype"], keep_shape)
+    return Step(graph, optimizer, recompute=settings["recompute"])
+
+
+def _trained(net: NetSpec, settings: Mapping[str, Any]) -> tuple[NetSpec, Optimizer]:
+    optimizer = find_optimizer(settings["optimizer"], settings["optimizer_kernels"])
+    return composed(with_loss(net, settings["loss"]), settings.get("framework")), optimizer
 
 
 def step_of(net: NetSpec, graph: Graph, optimizer: Optimizer | None, recompute: Recompute) -> Step:

@@ -273,6 +273,7 @@ class _Scheduling:
         self.tensors: list[Tensor] = []
         #: How gradients lie, by what decides it.
         self._known_orders: dict[Any, tuple[tuple[Strides | None, ...], bool]] = {}
+        self._viewed_back: dict[Any, Strides | None] = {}
         #: Those that are there at the end.
         self._lasting: list[Tensor] = []
         self.parts = _parts(graph, training)
@@ -483,14 +484,18 @@ class _Scheduling:
 
         They are None for those in the order of their dimensions.
         """
-        kind, inputs, output = part.kind, part.inputs, part.node.output
-        if kind.copied is None or views.is_view(kind.layer, inputs):
-            return (None,) * len(inputs)
+        kind = part.kind
+        if kind.copied is None:
+            return (None,) * len(part.inputs)
         read = [self.parts[parent].strides for parent in part.parents]
         key = id(kind), *read, gradient.strides
         if key not in self._known_orders:  # blocks repeat
-            how = (kind.layer, inputs, output, read, gradient.strides)
-            self._known_orders[key] = views.of_gradient(*how)
+            inputs, output = part.inputs, part.node.output
+            if views.is_view(kind.layer, inputs):
+                self._known_orders[key] = (None,) * len(inputs), False
+            else:
+                how = (kind.layer, inputs, output, read, gradient.strides)
+                self._known_orders[key] = views.of_gradient(*how)
         orders, is_copied = self._known_orders[key]
         if is_copied:
             self._make(part.node, kind.first + _OUTPUT)
@@ -502,7 +507,10 @@ class _Scheduling:
         node, kind = part.node, part.kind
         back = None
         if kind.copied is not None:
-            back = kind.layer.viewed_back(part.inputs[k], gradient.strides)
+            key = id(kind), k, gradient.strides
+            if key not in self._viewed_back:
+                self._viewed_back[key] = kind.layer.viewed_back(part.inputs[k], gradient.strides)
+            back = self._viewed_back[key]
         if back is None and k not in kind.kept.aliased:
             return self._gradient(node, part.parents[k], order)
         gradient.tensor.waiting += 1

@@ -318,39 +318,70 @@ def kept_late(sizes: Sizes, sharing: Sharing) -> Quantity:
     return whole_bytes(sharing.waiting * sizes.kept_for_weights)
 
 
+class Taken(NamedTuple):
+    """What a stage has and takes of a micro-batch, the same for all stages that are alike.
+
+    `kept` and `copies` are bytes at each point of its step. `first` are the moments of the first
+    micro-batch that comes back, `later` those of others, and `tops` of both that of most bytes.
+    """
+
+    sizes: Sizes
+    kept: Sequence[Quantity]
+    copies: Sequence[Quantity]
+    first: Sequence[Moment]
+    later: Sequence[Moment]
+    tops: tuple[Moment, Moment]
+
+
+def taken(step: Step, blocks: Sequence[Sequence[int]], sharing: Sharing) -> Taken:
+    """Return what a stage has and takes of a micro-batch, of which this is the step.
+
+    `blocks` are the nodes of the step's graph whose parameters are gathered together.
+    """
+    sizes = sizes_of(step)
+    kept, copies = step.kept_alive, step.alive(copies_of(step) if sharing.how.zero == 0 else ())
+    first, later = followed(step, blocks, sharing.how)
+
+    def top(moments: Sequence[Moment]) -> Moment:
+        return max(moments, key=lambda moment: _bytes_at(moment, sizes, sharing))
+
+    at_first = top(first)
+    tops = at_first, at_first if later is first else top(later)
+    return Taken(sizes, kept, copies, first, later, tops)
+
+
+def _own(size: Quantity, sharing: Sharing) -> Quantity:
+    return sharing.own(size) if sharing.how.zero >= 2 else size
+
+
+def _bytes_at(moment: Moment, sizes: Sizes, sharing: Sharing) -> Quantity:
+    return moment.passing + moment.buffers + _own(sizes.learned * moment.gradients, sharing)
+
+
 def stage_memory(
     stage: int,
-    step: Step,
-    blocks: Sequence[Sequence[int]],
+    taken: Taken,
     sharing: Sharing,
     changed: Callable[[StageMemory], StageMemory] | None = None,
 ) -> StageMemory:
-    """Return the memory of a device of a stage, of which `step` is that of a single micro-batch.
+    """Return the memory of a device of a stage.
 
-    `blocks` are the nodes of the step's graph whose parameters are gathered together. What is there
-    at a moment may be `changed`, before it is looked when there is most.
+    What is there at a moment may be `changed`, before it is looked when there is most.
     """
-    sizes, zero = sizes_of(step), sharing.how.zero
+    sizes, zero = taken.sizes, sharing.how.zero
     there = lasting(sizes, sharing)
     state = int(there.parts["optimizer_state"])
-    kept, copies = step.kept_alive, step.alive(copies_of(step) if zero == 0 else ())
-
-    def own(size: Quantity) -> Quantity:
-        return sharing.own(size) if zero >= 2 else size
-
-    def taken(moment: Moment) -> Quantity:
-        return moment.passing + moment.buffers + own(sizes.learned * moment.gradients)
 
     def at(moment: Moment, others: Quantity, scratch: Quantity) -> StageMemory:
-        of_one = kept[moment.point]
+        of_one = taken.kept[moment.point]
         # What layers read of weights counts as weights: copies, or what is gathered whole to stay.
-        copied = copies[moment.point]
+        copied = taken.copies[moment.point]
         gathered = min(moment.buffers, there.whole) if zero == 2 else 0
         weights = there.parameters + copied + gathered
         return StageMemory(
             stage,
             weights=int(there.parts["weights"] if sharing.copies_stay else weights),
-            gradients=int(own(sizes.learned * moment.gradients)),
+            gradients=int(_own(sizes.learned * moment.gradients, sharing)),
             optimizer_state=state,
             activations=int(of_one + others),
             passing=int(moment.passing - copied - of_one + scratch),
@@ -358,13 +389,22 @@ def stage_memory(
             kept=int(sharing.in_flight * sizes.kept) + kept_late(sizes, sharing),
         )
 
-    first, later = followed(step, blocks, sharing.how)
     others = peaks(sizes, sharing, 0, 0)
-    found = [
-        *((moment, others[0], 0) for moment in first),
-        *((moment, others[1], 0) for moment in later if sharing.batches > 1),
-        (later[-1], 0, own(sizes.update)),
-    ]
+    at_last = (taken.later[-1], 0, _own(sizes.update, sharing))
+
+    def found(first: Sequence[Moment], later: Sequence[Moment]) -> list[Any]:
+        both = [(moment, others[0], 0) for moment in first]
+        if sharing.batches > 1:
+            both += [(moment, others[1], 0) for moment in later]
+        return [*both, at_last]
+
     if changed is None:
-        return at(*max(found, key=lambda each: taken(each[0]) + each[1] + each[2]))
-    return max((changed(at(*each)) for each in found), key=lambda each: each.allocated)
+        first, later = taken.tops
+        return at(
+            *max(
+                found([first], [later]),
+                key=lambda each: _bytes_at(each[0], sizes, sharing) + each[1] + each[2],
+            )
+        )
+    every = (changed(at(*each)) for each in found(taken.first, taken.later))
+    return max(every, key=lambda each: each.allocated)

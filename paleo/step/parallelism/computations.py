@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, at, ceil_div, joined, np, total
@@ -21,6 +21,9 @@ from paleo.step.pieces import Piece
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.utilization import Sample, model_flops, recomputed_flops, tokens_of
+
+if TYPE_CHECKING:  # most commands are about a net whose layers are looked at one by one
+    from paleo.step.shortened import Shortened
 
 #: What of a plan is of the exchange alone, of devices that share a net, or of what they wait for.
 _OF_EXCHANGES = (
@@ -157,24 +160,37 @@ class Computations:
     def left_out(self) -> tuple[str, ...]:
         """The names of operations that the cost model leaves out."""
         plan = self.plan
+        if plan.cost_model.counts_all and all(spec.layer.is_known for spec in self.net.layers):
+            return ()
         return not_counted(typical(plan.trained(self.net), plan.dtype, plan.adapt), plan.cost_model)
 
     @functools.cached_property
     def sample(self) -> Sample:
         """What one sample has and takes: see paleo.step.utilization."""
-        plan, computing = self.plan, find_precision(self.plan.dtype).multiplying
-        graph = typical(plan.computable(plan.trained(self.net)), plan.dtype, plan.adapt)
-        flops, again = model_flops(graph, plan.cost_model), recomputed_flops(graph, plan.recompute)
-        batch = int(graph.batch_size)
-        peak = float(plan.device.peak(computing)) if plan.device.peaks.get(computing) else None
-        tokens = tokens_of(self.net, plan.adapt)
-        return Sample(tokens, flops / batch, (flops + again) / batch, peak)
+        return sample_of(self.net, self.plan)
 
     def _keep(self, batch: int, found: Computation, least: int = 0) -> None:
         """Keep what is found, and of the others the newest; at least so many."""
         while len(self._known) >= max(self.MOST, least):
             self._known.pop(next(iter(self._known)))
         self._known[batch] = found
+
+
+def sample_of(net: NetSpec, plan: Plan, short: Shortened | None = None) -> Sample:
+    """Return what one sample of a net has and takes; with a `short` net, of that where it can."""
+    few = short.net if short and not plan.recompute.blocks else net
+    graph = typical(plan.computable(plan.trained(few)), plan.dtype, plan.adapt)
+    counts = None
+    if short and few is not net:
+        counts = short.counts(graph)
+        if counts is None:
+            return sample_of(net, plan)
+    flops = model_flops(graph, plan.cost_model, counts)
+    again = recomputed_flops(graph, plan.recompute, counts)
+    batch = int(graph.batch_size)
+    computing = find_precision(plan.dtype).multiplying
+    peak = float(plan.device.peak(computing)) if plan.device.peaks.get(computing) else None
+    return Sample(tokens_of(few, plan.adapt), flops / batch, (flops + again) / batch, peak)
 
 
 def _done(name: str, turns: int, passed: PassTime, bounds: bool, summing: Time = _NOTHING) -> Piece:

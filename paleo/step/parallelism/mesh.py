@@ -25,9 +25,11 @@ from paleo.step.parallelism.base import (
     Parallelism,
     Prediction,
 )
+from paleo.step.parallelism.computations import sample_of
 from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
+from paleo.step.shortened import shortened
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 
 
@@ -130,19 +132,16 @@ class MeshParallelism(Parallelism):
     def predict(self, asked: Asked) -> Prediction:
         """Return the step for each number of devices."""
         net, plan = asked.net, asked.plan
-        one: Any = {
-            "net": net.name,
-            "sample": asked.computations.sample,
-            "one_worker": 0.0,
-        }
-        has_tokens = bool(asked.computations.sample.tokens)
+        sample = sample_of(net, plan, shortened(net))
+        one: Any = {"net": net.name, "sample": sample, "one_worker": 0.0}
+        has_tokens = bool(sample.tokens)
         steps = []
         for workers in asked.workers:
             mesh = Mesh.of(workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
             batch = plan.global_batch or asked.batch_size * mesh.dp
             step = Meshed(net, plan, mesh).step(batch)
             fields = (*_fields(mesh, has_tokens), *((_LOADING,) if plan.loader_rate else ()))
-            delivered = plan.delivered(batch, workers, asked.computations.sample.tokens)
+            delivered = plan.delivered(batch, workers, sample.tokens)
             steps.append(replace(step, fields=(*fields, *step.fields), delivered=delivered, **one))
         return Prediction(tuple(steps), ())
 
