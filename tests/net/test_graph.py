@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -191,7 +192,7 @@ def test_slices_name_each_other(net: Any) -> None:
     assert paleo.build(spec).nodes[1].output == (2, 3)  # 7 / 2, rounded down
 
 
-def facts(nodes: tuple[Node, ...]) -> list[Any]:
+def facts(nodes: Sequence[Node]) -> list[Any]:
     """Return what a layer in a graph is, with arrays as lists."""
     return [
         (

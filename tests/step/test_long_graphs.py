@@ -124,7 +124,7 @@ def same_graph(one: Graph, other: Graph) -> None:
         for each in fields(Node):
             assert getattr(node, each.name) == getattr(expected, each.name), node.name
     for what in (found_standing, found_likes, found_homes, found_last_uses, found_starts):
-        assert list(one.once(what)) == list(other.once(what)), what.__name__  # type: ignore[arg-type]
+        assert list(one.once(what)) == list(other.once(what)), what.__name__
     for mode in ("full", "selective"):
         again = find_recompute(mode)
         assert again.regions(one) == again.regions(other)
