@@ -233,13 +233,13 @@ def kinds(found: Sequence[Point], batches: Sequence[Point]) -> list[Kind]:
     llama = [point for point in batches if point.row.server == "llama_cpp"]
     both = np.concatenate([errors(splitwise, "tpot"), errors(splitwise, "ttft")])
     return [
-        Kind("a token, H100 and H200", errors(fitted, "tpot"), 12, 8, 17, 10),
-        Kind("a token, B200, B300, GB200 (held out)", errors(others, "tpot"), 18, 12, 18, 13),
+        Kind("a token, H100 and H200", errors(fitted, "tpot"), 12, 8, 15, 8),
+        Kind("a token, B200, B300, GB200 (held out)", errors(others, "tpot"), 18, 12, 18, 12),
         Kind(
-            f"first token, up to {SIMULATED} requests", errors(found, "ttft"), 0, 25, 0, 30,
+            f"first token, up to {SIMULATED} requests", errors(found, "ttft"), 0, 25, 0, 25,
             "aiconfigurator 45 to 55 %",
         ),
-        Kind("Splitwise, prefill and decode", both, 8, 0, 30, 0),
+        Kind("Splitwise, prefill and decode", both, 8, 0, 20, 0),
         Kind("llama.cpp, decode", errors(llama, "tpot"), 0, 12, 0, 12, "one share a model: 17 %"),
     ]  # fmt: skip
 
