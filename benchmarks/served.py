@@ -360,7 +360,7 @@ TEXT = """\
 (`systems/silicon_sample.csv`) of one server without drafts, each measurement once: most of them
 InferenceX's, of lengths from 0.8 of the stated ones to them. Up to {most} requests at a time are
 simulated, others by closed forms. What hosts take was fitted to 40 rows of H100 and H200 a server,
-and devices' drift (Llama 3.1 of TensorRT-LLM at up to 16 requests) and the spread of experts' shares
+and devices' drift (Llama 3.1 of TensorRT-LLM, few requests) and the spread of experts' shares
 to those devices' rows; nothing to a net. No constant was fitted to served points of other devices,
 but which kernels run was looked at on all of them, and products in nvfp4 by themselves were fitted
 to operator tables of the GB200: what is held out here is not blind.
