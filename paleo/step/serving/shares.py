@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from statistics import NormalDist
 
 from paleo.core.loads import Loads
 from paleo.core.quantity import Quantity, maximum, minimum, root
@@ -13,12 +13,17 @@ from paleo.step.serving.program import Experts
 _SHAPE = 1.0
 
 
+@functools.cache
 def above(devices: int) -> float:
     """Return how many deviations the largest of so many normal numbers is above their mean.
 
     (Blom, Statistical estimates and transformed beta-variables, 1958.)
     """
-    return NormalDist().inv_cdf((devices - 0.375) / (devices + 0.25)) if devices > 1 else 0.0
+    if devices < 2:
+        return 0.0
+    from statistics import NormalDist  # loads decimals and fractions: where devices share
+
+    return NormalDist().inv_cdf((devices - 0.375) / (devices + 0.25))
 
 
 def loads_of(of: Experts, tokens: Quantity, held: int) -> Loads:
