@@ -17,8 +17,6 @@ how unequal experts are chosen (paleo/step/serving/prices.py, shares.py).
 from __future__ import annotations
 
 import argparse
-import functools
-import importlib.util
 import itertools
 import os
 import re
@@ -32,43 +30,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from error_bands import COVERAGE, Bands
 
-from paleo.cluster import Cluster, find_cluster, find_device
-from paleo.cluster.device import Device
-from paleo.cluster.servers import SERVERS, Server
+from paleo.cluster import find_device
 from paleo.core.errors import PaleoError
-from paleo.costs import COST_MODELS
 from paleo.costs.error_bands import FIRST_TOKEN, INFERENCE, TOKEN, Like
 from paleo.costs.tiled.error_bands import known_bands
 from paleo.measure.validate.alike import Rows, learned, left_out
+from paleo.measure.validate.served import (
+    FITTED,
+    SIMULATED,
+    Point,
+    measured_rows,
+    prices_of,
+    served,
+    server_of,
+)
 from paleo.measure.validate.served_batches import read_llama_cpp, read_splitwise
-from paleo.measure.validate.served_samples import read_served
-from paleo.measure.validate.serving_rows import AGGREGATED, BatchRow, ServedRow
-from paleo.net.graph import cached_for_net
-from paleo.net.load import load
-from paleo.step.serving.deployment import Deployment
-from paleo.step.serving.prices import Degrees, StepPrices
-from paleo.studies.serving.loads import Fixed, Uniform, closed_load
-from paleo.studies.serving.lots import Lot, Servers, step_of
-from paleo.studies.serving.placing import kernels_of, program_of, scheduling_of
-from paleo.studies.serving.scheduler import serve
-from paleo.studies.serving.server import Party
-from paleo.studies.serving.steady import closed
+from paleo.measure.validate.serving_rows import BatchRow, ServedRow
+from paleo.step.serving.prices import Degrees
 
 ROOT = Path(__file__).parents[1]
 PAGE, HEADING = ROOT / "docs" / "accuracy.md", "## Tokens of servers\n"
 FILE = ROOT / "paleo" / "costs" / "tiled" / "errors.toml"
-TABLE = "aiconfigurator_core/systems/silicon_sample.csv"
 #: Where files of published batches are: PALEO_MEASURED, or a folder beside the project's.
 MEASURED = Path(os.environ.get("PALEO_MEASURED", ROOT.parent / "shared" / "measured"))
-FITTED = ("H100_SXM", "H200_SXM")
-CLUSTERS = {
-    "H100_SXM": "dgx_h100", "H200_SXM": "hgx_h200", "B200_SXM": "hgx_b200", "B300_SXM": "hgx_b200",
-    "GB200": "gb200_nvl72", "GB300": "gb200_nvl72", "A100_SXM_80GB": "dgx_a100",
-}  # fmt: skip
-#: The most requests at a time whose loads are simulated; means of others are of closed forms.
-SIMULATED, ROUNDS = 64, 6
-#: vLLM of rows that do not say theirs: those of InferenceX in 2025.
-UNSTATED = {"vllm": "0.11"}
 #: vLLM of 2023, of Splitwise's rows, without graphs: seconds in which its host hands over a kernel,
 #: and of a step in which the device waits (of 20 of the rows of decoding, at random).
 HANDED_OVER = 39e-6, 0.014
@@ -78,18 +62,6 @@ ROWS_OF_FIT, MOST_OF_FIT = 40, 64
 MOST_HOST = 3e-3, 1e-4, 0.3
 
 
-class _On(NamedTuple):
-    device: Device
-
-
-class Point(NamedTuple):
-    """A row: what it is of, and predicted by measured seconds, None where not predicted."""
-
-    row: Any
-    tpot: float | None
-    ttft: float | None
-
-
 class Kind(NamedTuple):
     """Errors of a kind in percent: mean and median, and those asked for (0: none)."""
 
@@ -97,83 +69,17 @@ class Kind(NamedTuple):
     errors: np.ndarray
     mean: float
     median: float
-    #: What is known to be met, for --check.
+    #: What is known to be met, by every 8th row too, for --check.
     held_mean: float
     held_median: float
     beside: str = ""
-
-
-@functools.cache
-def _alone(net: str) -> Any:
-    return load(net, dims={"seq": 1})
-
-
-@functools.cache
-def _prices(
-    net: str, device: str, server: str, formats: tuple[str, ...], version: str, degrees: Degrees
-) -> StepPrices:
-    chip = find_device(device)
-    attention, products, experts, cache = formats
-    on: Any = _On(chip)
-    kernels = kernels_of(
-        on, SERVERS[server], products, experts or products, cache,
-        attention=attention, version=version,
-    )  # fmt: skip
-    program = cached_for_net(program_of, _alone(net), degrees.of_attention)
-    cluster: Cluster | None = None
-    if degrees.devices > 1:
-        cluster = find_cluster(CLUSTERS.get(device, "l40s_pcie"))  # others: in a host, on PCIe
-    return StepPrices(program, chip, COST_MODELS["tiled"], kernels, degrees, cluster)
-
-
-def server_of(row: ServedRow) -> Server:
-    """Return the server of a row, of its version."""
-    version = row.version or UNSTATED.get(row.server, "") * ("2026" not in _day(row))
-    return SERVERS[row.server].of_version(version)
-
-
-def _day(row: ServedRow) -> str:
-    found = re.search(r"measured=(\d{4})", row.source)
-    return found[1] if found else "2026" * ("source_file=/" not in row.source)
-
-
-def deployment_of(row: ServedRow, server: Server) -> Deployment:
-    """Return how the server of a row runs its net."""
-    party = row.prefill
-    degrees = Degrees(party.tp * party.attention_dp, party.pp, party.moe_ep, party.attention_dp)
-    prices = _prices(row.net, row.device, row.server, row.formats, row.version, degrees)
-    budget = row.step_tokens or server.limits_on(prices.device).tokens
-    return Deployment(prices, server, length=row.prompt + row.output, token_budget=budget)
-
-
-def served(row: ServedRow, server: Server | None = None) -> Point:
-    """Return what a row took by what is predicted."""
-    server = server or server_of(row)
-    deployment = deployment_of(row, server)
-    scheduling = scheduling_of(deployment, "continuous", row.step_requests)
-    if row.concurrency > SIMULATED:
-        lot = Lot(round(row.mean_prompt), round(row.mean_output))
-        servers = Servers(step_of(deployment), scheduling, deployment.capacity)
-        found = closed(servers, row.concurrency, lot, requests=row.requests)
-        return Point(row, float(found.tpot) / row.tpot_s, None)
-    count = min(row.requests, ROUNDS * row.concurrency)
-    lengths = [
-        Fixed(most) if row.shortest == 1 else Uniform(round(row.shortest * most), most)
-        for most in (row.prompt, row.output)
-    ]
-    times = serve(
-        closed_load(row.concurrency, count, *lengths, seed=1), Party(deployment, scheduling)
-    ).behind(float(server.first_host))
-    later = (times.finish - times.first) / np.maximum(times.load.output - 1, 1)
-    first = float(times.ttft.mean()) / row.ttft_s if row.ttft_s else None
-    return Point(row, float(later.mean()) / row.tpot_s, first)
 
 
 def batch(row: BatchRow) -> Point:
     """Return what a batch took by what is predicted."""
     party = row.party
     degrees = Degrees(party.tp * party.attention_dp, party.pp, party.moe_ep, party.attention_dp)
-    prices = _prices(row.net, row.device, row.server, row.formats, row.version, degrees)
+    prices = prices_of(row.net, row.device, row.server, row.formats, row.version, degrees)
     decode = prefill = None
     many = row.requests
     handed, alone = HANDED_OVER if row.server == "vllm" else (0.0, 0.0)
@@ -192,23 +98,6 @@ def batch(row: BatchRow) -> Point:
         step += prices.prompts(many, length, length)
         prefill = seconds(step) / row.prefill_s
     return Point(row, decode, prefill)
-
-
-def aggregated(every: int) -> list[ServedRow]:
-    """Return the distinct served points of one server, without drafts."""
-    spec = importlib.util.find_spec("aiconfigurator_core")
-    if spec is None or spec.origin is None:
-        sys.exit("serving: install aiconfigurator-core (the extra validate)")
-    read = read_served(Path(spec.origin).parents[1] / TABLE)
-    seen: set[str] = set()
-    rows = []
-    for row in read.rows:
-        if row.mode == AGGREGATED and not row.drafts and not seen.intersection(row.twins):
-            seen.add(row.row_id)
-            rows.append(row)
-    # Rows of one deployment one after the other: its tables are made once.
-    rows = rows[::every]
-    return sorted(rows, key=lambda row: (row.net, row.device, row.server, row.formats, row.prefill))
 
 
 def points(rows: Sequence[Any], of: Any, missing: dict[str, int]) -> Iterator[Point]:
@@ -236,7 +125,7 @@ def kinds(found: Sequence[Point], batches: Sequence[Point]) -> list[Kind]:
         Kind("a token, H100 and H200", errors(fitted, "tpot"), 12, 8, 15, 8),
         Kind("a token, B200, B300, GB200 (held out)", errors(others, "tpot"), 18, 12, 18, 12),
         Kind(
-            f"first token, up to {SIMULATED} requests", errors(found, "ttft"), 0, 25, 0, 25,
+            f"first token, up to {SIMULATED} requests", errors(found, "ttft"), 0, 25, 0, 27,
             "aiconfigurator 45 to 55 %",
         ),
         Kind("Splitwise, prefill and decode", both, 8, 0, 20, 0),
@@ -385,7 +274,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--every", type=int, default=1)
     args = parser.parse_args()
-    rows = aggregated(args.every)
+    rows = measured_rows("aiconfigurator_core")[0][:: args.every]
     if args.fit:
         fit(rows)
         return

@@ -1,4 +1,4 @@
-"""The options that pick operator tables to validate with."""
+"""The options that pick operator tables and served points to validate with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SELECTED = {
 
 
 def operator_options(function: _F) -> _F:
-    """Add --operators, and what it selects, passed to the command as a `selection`."""
+    """Add --operators, what it selects, passed to the command as a `selection`, and --served."""
 
     @click.option(
         "--operators",
@@ -38,6 +38,13 @@ def operator_options(function: _F) -> _F:
     )
     @several(
         names_option(name, help=f"Take only these {said}") for name, (_, said) in _SELECTED.items()
+    )
+    @click.option(
+        "--served",
+        metavar="PLACE",
+        type=click.Path(),
+        help="Measured servers instead of files: a table in the layout of aiconfigurator-core's "
+        "silicon_sample.csv, or an installed package that has it. All of it takes some minutes.",
     )
     @functools.wraps(function)
     def command(operators: str | None, **kwargs: Any) -> Any:

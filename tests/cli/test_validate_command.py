@@ -155,7 +155,9 @@ def test_without_any_prediction_the_status_is_1(tmp_path: Path) -> None:
 def test_wrong_usage_has_status_2(measured: Path) -> None:
     assert call(measured, "--split=sideways", status=2).stderr
     assert call(measured, "--fail_above=much", status=2).stderr
-    assert call(status=1).stderr == "paleo: nothing to validate: no files and no operator tables\n"
+    assert call(status=1).stderr == (
+        "paleo: nothing to validate: no files, no operator tables and no served points\n"
+    )
     result = call(measured, "--by=devise", status=1)
     assert result.stderr == "paleo: by: unknown label 'devise' (did you mean 'device'?)\n"
 

@@ -62,6 +62,7 @@ def command(
     files: tuple[str, ...],
     operators: str | None,
     selection: Selection,
+    served: str | None,
     cost_model: list[str],
     by: list[str],
     show: str | None,
@@ -73,25 +74,25 @@ def command(
 ) -> int:
     """Compare predictions with measurements, and print the errors by group.
 
-    A FILE is CSV with a measured time or rate in each row. It needs the columns quantity,
-    value, network and device; docs/validate.md describes all columns. An error is (predicted -
-    measured) / measured time. Bias is the median error; the other figures ignore the sign.
+    A FILE is CSV with a measured time or rate in each row. It needs the columns quantity, value,
+    network and device (all: docs/validate.md). An error is (predicted - measured) / measured time.
+    Bias is the median error; the other figures ignore the sign.
 
-    The exit status is 1 if a file is wrong, if no row could be predicted, or if --fail_above
-    says so.
+    The exit status is 1 if a file is wrong, no row could be predicted, or --fail_above says so.
 
     \b
     Examples:
       paleo validate docs/example_measurements.csv
       paleo validate mine.csv --cost_model=tiled,roofline --fail_above=20
       paleo validate --operators=aiconfigurator_core --system=h100_sxm
+      paleo validate --served=aiconfigurator_core --by=stratum,framework
       paleo validate mine.csv --fit=launch,memory_share --split=shape
     """  # noqa: D301 (click takes the control character, not the escape)
     if fail_above is not None and not fail_above >= 0:
         raise SettingError(f"fail_above: expected a number of 0 or more, got {fail_above}")
     if fit is None:
         say_no_effect("--fit", "split", "folds", "fit_per")
-    report = validate(files, operators, cost_model, by=by, selection=selection)
+    report = validate(files, operators, cost_model, by=by, selection=selection, served=served)
     verbose(f"{len(report.cases):,} rows predicted, {report.unpredicted_count:,} not")
     if fit is not None:
         say_no_effect("errors without --fit", "plot", "cost_model", "by")

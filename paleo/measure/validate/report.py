@@ -88,14 +88,16 @@ def validate(
     *,
     by: str | Sequence[str] = BY,
     selection: Selection | None = None,
+    served: str | os.PathLike[str] | None = None,
     constants: Mapping[str, Quantity] | None = None,
 ) -> Report:
     """Compare predictions with measurements.
 
     `files` are CSV files of measurements, `operators` a place of operator tables, of which
-    `selection` picks some. Every one of `cost_models` predicts every case; the groups agree in
-    the labels `by` (KEYS). `constants` replaces constants of the cost models. Raises a PaleoError
-    with every mistake in files and settings.
+    `selection` picks some, `served` a place of a table of served points. Every one of
+    `cost_models` predicts every case; the groups agree in the labels `by` (KEYS). `constants`
+    replaces constants of the cost models. Raises a PaleoError with every mistake in files and
+    settings.
     """
     mistakes = Mistakes()
     many = mistakes.check(listed, "files", files, str | os.PathLike) if files else []
@@ -105,11 +107,15 @@ def validate(
     for key in keys or []:
         if key not in KEYS:
             mistakes.add(f"by: unknown label {key!r}{near_or_known(key, KEYS)}")
-    if not files and operators is None:
-        mistakes.add("nothing to validate: no files and no operator tables")
+    if not files and operators is None and served is None:
+        mistakes.add("nothing to validate: no files, no operator tables and no served points")
     read = mistakes.check_all(read_measurements, many or [])
     places = [] if operators is None else [operators]
     tables = mistakes.check_all(lambda place: operator_cases(place, selection), places)
+    if served is not None:
+        from paleo.measure.validate.served import served_cases  # and what serving needs
+
+        tables += mistakes.check_all(served_cases, [served])
     mistakes.raise_as(PaleoError)
 
     cases = join([cases_of(chain(*read)), *tables])

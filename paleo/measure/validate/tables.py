@@ -223,23 +223,30 @@ def operator_cases(place: str | os.PathLike[str], selection: Selection | None = 
     return join(found)
 
 
-def _found(place: str | os.PathLike[str]) -> list[Table]:
-    """Return all tables in a place."""
+def place_of(place: str | os.PathLike[str]) -> Path:
+    """Return a file or a folder, where a package of this name is if it is neither.
+
+    Raises MeasurementError if there is none.
+    """
     name = os.fspath(place)
     root = Path(name)
+    if root.is_file() or root.is_dir():
+        return root
+    module = name.replace("-", "_")
+    folders = package_folders(module) if module.isidentifier() else []
+    if not folders:
+        raise MeasurementError(f"{name}: no such file or folder, and no such package is installed")
+    return folders[0]
+
+
+def _found(place: str | os.PathLike[str]) -> list[Table]:
+    """Return all tables in a place."""
+    root = place_of(place)
     if root.is_file():
         return [_table(root)]
-    if not root.is_dir():
-        module = name.replace("-", "_")
-        folders = package_folders(module) if module.isidentifier() else []
-        if not folders:
-            raise MeasurementError(
-                f"{name}: no such file or folder, and no such package is installed"
-            )
-        root = folders[0]
     paths = sorted(root.rglob("*.parquet"))
     if not paths:
-        raise MeasurementError(f"{name}: there are no Parquet files in it")
+        raise MeasurementError(f"{os.fspath(place)}: there are no Parquet files in it")
     return [_table(path) for path in paths]
 
 
