@@ -60,7 +60,7 @@ PLANS = {"train.sh": "bash", "ds_config.json": "json", "job.toml": "toml", "reci
 WRITTEN = re.compile(r" (-o|--plot|--trace)[ =](?!-)(\S+)")
 
 #: What a command says of the step whose trace it has written.
-STEP = re.compile(r"^paleo: step\.json: .* events\n", re.MULTILINE)
+STEP = re.compile(r"^paleo: (?:step\.json: .* events|serving\.json: .* requests)\n", re.MULTILINE)
 
 
 def output(command: str, folder: Path = ROOT) -> str:

@@ -13,11 +13,11 @@ from paleo.cli.plotting import Plot, result_options
 from paleo.cli.printing import say
 from paleo.core.errors import SettingError
 from paleo.net.load import NetLike
-from paleo.step.results import Run
 from paleo.views.charts.numbers import counted
 from paleo.views.table import in_unit
 
 if TYPE_CHECKING:
+    from paleo.step.results import Run
     from paleo.step.timeline.values import Timeline
     from paleo.studies.serving.answers import Serving
 

@@ -31,7 +31,13 @@ CURVES = Chart(
 
 @pytest.fixture(scope="module")
 def found() -> Any:
-    return paleo.infer("llama3_8b", device=["H100_SXM", "L40S"], **LOAD)
+    """Return two places of which no band is known."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("paleo.studies.serving.answers.served_band", lambda *_: None)
+        found = paleo.infer("llama3_8b", device=["H100_SXM", "L40S"], **LOAD)
+        for each in found:  # which find their bands when they are asked for them
+            assert each.asked.band is each.asked.first_band is None
+        return found
 
 
 def test_a_curve_has_a_line_for_each_place_from_the_smallest_load_on(found: Any) -> None:

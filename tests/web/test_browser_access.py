@@ -201,9 +201,8 @@ def test_the_keyboard_reaches_and_works_everything(view: View) -> None:
     assert focus() == "tab-layers"
     view.shows(LENET, "cluster=", "workers=128", "scaling=strong", "fuse=true", "view=layers")
     press("End")
-    assert focus() == "tab-nets"
-    view.refused = True  # no space suits it
-    view.shows(LENET, "cluster=", "workers=128", "scaling=strong", "fuse=true", "view=nets")
+    assert focus() == "tab-infer"
+    view.shows(LENET, "cluster=", "workers=128", "scaling=strong", "fuse=true", "view=infer")
     press("ArrowRight")
     assert focus() == "tab-workers"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from paleo.core.frozen import NamedTuple
@@ -56,7 +57,7 @@ def serving_charts(found: Sequence[Serving]) -> tuple[Chart, ...]:
     curve = _curves(
         rates, names, bands, key="serving", title=f"Throughput and latency of {nets}",
         x_label="tokens/s of a user", y_label="tokens/s of a device", are_rates=True,
-        notes=(*notes, *_bands("each token", bands)), **chart,
+        what="each token", notes=notes, **chart,
     )  # fmt: skip
     scale, seconds = in_one_unit([[point.y for point in line] for line in firsts], "s")
     firsts = [
@@ -67,7 +68,7 @@ def serving_charts(found: Sequence[Serving]) -> tuple[Chart, ...]:
     first = _curves(
         firsts, names, bands, key="first_token", title=f"First token of {nets}",
         x_label="requests/s", y_label=f"mean time to first token ({scale.unit})", are_rates=False,
-        notes=(*notes, *_bands("first tokens", bands)), **chart,
+        what="first tokens", notes=notes, **chart,
     )  # fmt: skip
     return curve, first
 
@@ -78,11 +79,14 @@ def _curves(
     bands: Sequence[Band | None],
     *,
     are_rates: bool,
+    what: str,
+    notes: Sequence[str],
     **chart: Any,
 ) -> Chart:
     """Return lines of points with their front: both axes are rates, or `y` are times.
 
-    The band of a rate moves it along both axes: both are one over the time of a token.
+    The band of a rate moves it along both axes: both are one over the time of a token. `what` has
+    such bands, which are said where they are drawn.
     """
     series = []
     for name, points, band in zip(names, lines, bands, strict=True):
@@ -105,10 +109,11 @@ def _curves(
         front = sorted((every[i] for i in undominated(ranks)), key=lambda point: point.x)
         places = [tuple(point[axis] for point in front) for axis in (0, 1)]
         series.append(Series(FRONT, places[0], places[1], is_reference=True))
-    return Chart(
+    drawn = Chart(
         kind="curves", series=tuple(series), log_x=is_wide([one.x for one in series]),
         log_y=is_wide([one.y for one in series]), **chart,
     )  # fmt: skip
+    return replace(drawn, notes=(*notes, *(_bands(what, bands) if drawn.shaded else ())))
 
 
 def _times(values: Iterable[float], factor: float) -> tuple[float, ...]:
