@@ -125,6 +125,7 @@ class Deployment:
         #: A model that drafts computes as often as it drafts, one new token at a time.
         self._tables = prices.tables(1 + drafts.length)
         self._once = drafts.prices.tables(1) if drafts.prices else None
+        self._prefills: dict[tuple[int, int], Parts] = {}
 
     # What a load asks for.
 
@@ -222,7 +223,13 @@ class Deployment:
     # What an answer shows.
 
     def prefill(self, prompt: int, before: int = 0) -> Parts:
-        """Return the parts of a step that computes a prompt alone."""
+        """Return the parts of a step that computes a prompt alone, found once: loads share it."""
+        key = prompt, before
+        if key not in self._prefills:
+            self._prefills[key] = self._prefill(prompt, before)
+        return self._prefills[key]
+
+    def _prefill(self, prompt: int, before: int) -> Parts:
         prices = self.prices
         tokens = 1 if prices.program.encoded else prompt
         share = -(-tokens // prices.degrees.cp)

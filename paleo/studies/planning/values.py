@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from paleo.core.attributes import Ends, with_ends
+from paleo.core.attributes import Ends, at_ends, with_ends
 from paleo.core.frozen import dataclass
 from paleo.core.results import Result
-from paleo.costs.error_bands import Band
+from paleo.costs.error_bands import FIRST_TOKEN, Band
 from paleo.step.scenario import Scenario
 from paleo.studies.planning.candidates import FIRST, OTHERS
 from paleo.studies.planning.question import Question
+from paleo.studies.serving.answers import served_band
 from paleo.studies.training import HOUR, Rates, times
 
 #: What changes what messages take beside computation.
@@ -72,6 +73,12 @@ class FoundPlan:
     def ttft(self) -> float:
         """Seconds to a request's first token."""
         return self.parts[FIRST]
+
+    @property
+    def ttft_ends(self) -> Ends[float]:
+        """The ends of the error band of that, which is another than that of all of a request."""
+        band = served_band(self.scenario.plan, self.settings["server"], FIRST_TOKEN)
+        return at_ends(band.ends if band else (None, None), lambda factor: factor * self.ttft)
 
     @property
     def tpot(self) -> float:
@@ -137,6 +144,10 @@ class FoundPlan:
         if self.ends == (None, None):
             return values
         low, high = (None if end is None else self._values(end) for end in self.ends)
+        if self.serves_requests:
+            for end, seconds in zip((low, high), self.ttft_ends, strict=True):
+                if end is not None:
+                    end["ttft_s"] = seconds
         return with_ends(values, (low, high), times=_TIMES, rates=_RATES)
 
     def _values(self, seconds: float) -> dict[str, Any]:
@@ -300,7 +311,7 @@ class Planning(Result):
         slow = {"latency": high, "deadline": best.time(high), "budget": best.cost(high)}
         if best.serves_requests:
             share = high / best.seconds
-            slow |= {"ttft": share * best.ttft, "tpot": share * best.tpot}
+            slow |= {"ttft": best.ttft_ends[1], "tpot": share * best.tpot}
         return {
             limit.name: value
             for limit in self.question.limits

@@ -40,7 +40,6 @@ from paleo.studies.serving.scheduler import Link, serve
 from paleo.studies.serving.server import Party
 from paleo.studies.serving.settings import DEFAULT_DEVICE, OF_OTHERS, InferSettings
 from paleo.studies.serving.steady import saturation
-from paleo.studies.serving.traces import read_trace
 
 #: Requests that are simulated at a rate.
 _AT_RATE = 1000
@@ -160,6 +159,8 @@ def requests_asked(given: Mapping[str, Any]) -> list[int]:
 def _loads(found: Mapping[str, Any]) -> list[tuple[int | None, float | None, Load]]:
     """Return all loads, each with its concurrency or its rate."""
     if found["prompts"] is not None:
+        from paleo.studies.serving.traces import read_trace  # here: others start without
+
         trace = read_trace(found["prompts"])
         if not found["rate"]:
             return [(None, trace.rate, trace)]

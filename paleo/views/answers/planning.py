@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paleo.core.attributes import at_ends
+from paleo.core.attributes import Ends, at_ends
 from paleo.studies.planning import Alternative, Change, FoundPlan, Planning
 from paleo.studies.planning.sensitivity import nearest
 from paleo.views.answers.base import (
@@ -70,7 +70,10 @@ def _best(found: Planning) -> str:
     taken = f"{about}{duration(best.seconds, digits)}{times}"
     parts = [rate, f"{taken} a {'batch' if found.question.serves else 'step'}"]
     if best.serves_requests:
-        first, other = (about + _part(best, seconds) for seconds in (best.ttft, best.tpot))
+        share = best.tpot / best.seconds
+        first = about + _with_ends(best, best.ttft, best.ttft_ends)
+        ends = at_ends(best.ends, lambda seconds: share * seconds)
+        other = about + _with_ends(best, best.tpot, ends)
         parts = [f"first token {first}", f"then {other} a token", rate]
     if found.question.is_whole:
         length = best.time()
@@ -85,10 +88,8 @@ def _best(found: Planning) -> str:
     return f"Best: {joined(said.values())}: {', '.join(parts)}."
 
 
-def _part(plan: FoundPlan, seconds: float) -> str:
-    """Return a part of a request's time, with the ends that it has where all of it has its own."""
+def _with_ends(plan: FoundPlan, seconds: float, ends: Ends[float]) -> str:
     digits = plan.scenario.plan.digits
-    ends = at_ends(plan.ends, lambda end: seconds * end / plan.seconds)
     return f"{duration(seconds, digits)}{spread(durations(ends, digits, seconds))}"
 
 
