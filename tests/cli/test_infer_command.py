@@ -74,6 +74,24 @@ def test_what_does_not_fit_says_what_would() -> None:
     assert "It would with --dtype=fp8 or --tp=2." in said
 
 
+def test_devices_of_prompts_that_do_not_hold_the_model_say_so() -> None:
+    # 70.6 billion weights of 2 bytes are 132 GiB: one device has 80, four have 320.
+    shared = ("--cluster=dgx_h100", "--prefill=2", "--prefill_tp=1", "--decode=4", "--tp=4")
+    said = " ".join(call("infer", "llama3_70b", *shared, "--concurrency=1").split())
+    assert said.startswith("It does not fit: ")
+    assert ", of the servers of prompts, need 135 of 80 GiB." in said
+    assert "It would with --dtype=fp8 or --prefill_tp=2." in said
+    (row,) = rows("infer", "llama3_70b", *shared, "--concurrency=1")
+    assert not row["fits"]
+
+
+def test_devices_are_those_of_one_copy_where_nobody_says_how_many() -> None:
+    text = call("infer", "llama3_70b", "--tp=2", "--pp=2", "--concurrency=1")
+    assert "on 4 devices, tp 2, pp 2" in text
+    # No cluster says how they are connected.
+    assert "devices of a copy exchange over ethernet" in text
+
+
 def test_a_queue_that_grows_is_said() -> None:
     text = " ".join(call(*QUICK, "--rate=5000", "--requests=200").split())
     assert "the queue grows without end: up to about" in text

@@ -49,6 +49,13 @@ def test_the_best_deployment_comes_first_in_words() -> None:
     assert "--concurrency=64 --prompt=600 --output=51" in text
 
 
+def test_places_are_hosts_of_eight_unless_told_otherwise() -> None:
+    found = as_json(*(each for each in FEW if "cluster" not in each), "--top=20")
+    assert {plan["cluster"] for plan in found["plans"]} == {
+        "dgx_a100", "dgx_h100", "hgx_h200", "hgx_b200",
+    }  # fmt: skip
+
+
 def test_json_has_deployments_best_first() -> None:
     found = as_json(*FEW, "--tpot=30 ms")
     assert (found["considered"], found["feasible"]) == (4, 4)

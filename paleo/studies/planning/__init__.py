@@ -26,7 +26,7 @@ from paleo.studies.planning.candidates import Candidates, data_parallel, inferen
 from paleo.studies.planning.question import Question, found_limits
 from paleo.studies.planning.search import Search
 from paleo.studies.planning.sensitivity import changes, sureness
-from paleo.studies.planning.serving import PLACES, find_model, serving
+from paleo.studies.planning.serving import PLACES, USUAL_CLUSTERS, find_model, serving
 from paleo.studies.planning.settings import (
     AXES,
     DATA,
@@ -95,6 +95,8 @@ def best_plans(
         found["parallel"] = _parallel(found, spec)
     else:
         given = {name: given[name] for name in PLACES if name in given} | {"workers": 1}
+        if not given.keys() & {"device", "cluster"}:
+            given["cluster"] = USUAL_CLUSTERS
     once = {name: value for name, value in given.items() if name not in AXES}
     plain = {name: once[name] for name in declared(SimulateSettings) if name in once}
     plain |= {} if asks_inference(found) else {"parallel": found["parallel"]}

@@ -24,7 +24,10 @@ from paleo.studies.serving.placing import Model, find_model, kernels_of, plain_c
 from paleo.studies.serving.settings import InferSettings
 from paleo.studies.training import Rates
 
-__all__ = ["PLACES", "find_model", "serving"]
+__all__ = ["PLACES", "USUAL_CLUSTERS", "find_model", "serving"]
+
+#: Where models are served unless told otherwise: hosts of eight that many rent.
+USUAL_CLUSTERS = ("dgx_a100", "dgx_h100", "hgx_h200", "hgx_b200")
 
 #: So many devices share a copy at most where links are all alike, and stages of one.
 _ALIKE, _STAGES = 8, 4

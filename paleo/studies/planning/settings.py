@@ -199,7 +199,13 @@ class PlanningSettings(
     """Of a search for plans. What may be several is tried in every combination."""
 
     cluster: Annotated[Any, _GRID["cluster"]]
-    device: Annotated[Any, _GRID["device"]]
+    device: Annotated[
+        Any,
+        replace(
+            _GRID["device"].with_default(None),
+            shown_default="TITAN_X; with --serve, of usual clusters of eight",
+        ),
+    ]
     network: Annotated[Any, _GRID["network"]]
     dtype: Annotated[
         str | Sequence[str] | None,

@@ -136,9 +136,17 @@ class Serving(Result):
         return self.memory.most_requests(self.length) * groups * self.asked.copies
 
     @property
+    def lacking(self) -> Deployment | None:
+        """The servers without room for the weights and one request, if there are such."""
+        for each in (self.asked.deployment, self.asked.prefill):
+            if each is not None and each.memory.most_requests(self.length) < 1:
+                return each
+        return None
+
+    @property
     def fits(self) -> bool:
         """Whether the weights and one request fit."""
-        return self.max_concurrency > 0
+        return self.lacking is None
 
     @property
     def is_stable(self) -> bool:

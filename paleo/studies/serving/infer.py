@@ -213,9 +213,8 @@ def _answer(
 ) -> Serving:
     length = int((load.prompt + load.output).max())
     serving = functools.partial(Serving, one, concurrency, rate, length, limits=limits)
-    parties = [one.deployment, *filter(None, (one.prefill,))]
-    if any(each.memory.most_requests(length) < 1 for each in parties):
-        return serving(missing=tuple(what_would_fit(one, length)))
+    if lacking := serving().lacking:
+        return serving(missing=tuple(what_would_fit(one, lacking, length)))
     how = found["batching"], found["max_requests"]
     party = Party(one.deployment, scheduling_of(one.deployment, *how), one.copies)
     prefill = link = None

@@ -107,8 +107,8 @@ def placed(
     prefill, prefill_copies = None, 0
     own = {name: found[name] for name in _DEGREES}
     if found["prefill"] is not None:
-        decode = found["decode"] or workers - found["prefill"]
-        if found["prefill"] + decode > workers and "workers" in found and workers > 1:
+        decode = found["decode"] or (workers or 0) - found["prefill"]
+        if workers is not None and found["prefill"] + decode > workers:
             raise SettingError(
                 f"prefill: {found['prefill']} devices and {decode} that decode are more than "
                 f"num_workers {workers}"
@@ -124,10 +124,16 @@ def placed(
         prefill, prefill_copies = make(degrees), found["prefill"] // degrees.devices
         workers = decode
     degrees, chosen = _degrees(own, workers, make, "num_workers")
+    workers = workers or degrees.devices
     deployment = make(degrees)
     if chosen:
         notes.append(
             f"tp {degrees.tp}: the fewest devices that hold the model and a request; --tp says "
+            "otherwise"
+        )
+    if plan.cluster is None and degrees.devices > 1:
+        notes.append(
+            f"devices of a copy exchange over {plan.network.name}: --cluster or --network says "
             "otherwise"
         )
     if weights != experts:
@@ -202,14 +208,20 @@ def check_peak(plan: Plan, name: str) -> None:
     plan.device.peak(QUANTIZATIONS[name].dtype)
 
 
-def _degrees(own: Mapping[str, Any], devices: int, make: Any, name: str) -> tuple[Degrees, bool]:
-    """Return how so many devices share copies, and whether tp was chosen; raises SettingError."""
+def _degrees(
+    own: Mapping[str, Any], devices: int | None, make: Any, name: str
+) -> tuple[Degrees, bool]:
+    """Return how so many devices share copies, and whether tp was chosen; raises SettingError.
+
+    Where nobody says how many there are, they are those of one copy.
+    """
     pp, cp, ep, groups = (own[key] for key in _DEGREES[1:])
     if own["tp"] is None and ep == groups == 1:
-        return _smallest(devices, Degrees(1, pp, cp=cp), make, name), devices > pp * cp
+        one = Degrees(1, pp, cp=cp)
+        return _smallest(devices or one.devices, one, make, name), (devices or 0) > one.devices
     tp = own["tp"] or max(ep, groups)
     degrees = checked_degrees(tp, pp, ep, groups, cp)
-    _check_devices(devices, degrees, name)
+    _check_devices(devices or degrees.devices, degrees, name)
     return degrees, False
 
 
@@ -326,10 +338,12 @@ def drafts_of(found: Mapping[str, Any], plan: Plan, kernels: Kernels, degrees: D
     return Drafts(found["drafts"], found["acceptance"], prices)
 
 
-def what_would_fit(one: Asked, length: int) -> Iterator[Missing]:
-    """Yield what would make a model and one request fit, each by itself."""
-    deployment = one.deployment
+def what_would_fit(one: Asked, deployment: Deployment, length: int) -> Iterator[Missing]:
+    """Yield what would make a model and one request fit into these servers, each by itself."""
     prices = deployment.prices
+    own, most = "tp", 64
+    if deployment is one.prefill:
+        own, most = "prefill_tp", prices.degrees.tp * one.prefill_copies
     longest = deployment.memory.longest() if deployment.memory.room > 0 else 0
     if longest:
         yield Missing("prompt", f"{longest:,} tokens with its answer")
@@ -344,12 +358,12 @@ def what_would_fit(one: Asked, length: int) -> Iterator[Missing]:
             yield Missing("dtype", name)
             break
     for tp in itertools.takewhile(
-        lambda n: n <= 64, (prices.degrees.tp * 2**i for i in range(1, 7))
+        lambda n: n <= most, (prices.degrees.tp * 2**i for i in range(1, 7))
     ):
         degrees = replace(prices.degrees, tp=tp)
         try:
             if _fits(one, prices.kernels, degrees, length):
-                yield Missing("tp", str(tp))
+                yield Missing(own, str(tp))
                 break
         except SettingError:
             break

@@ -123,8 +123,12 @@ class InferSettings(TypedDict, total=False):
     network: Annotated[Any, _GRID["network"]]
     cost_model: Annotated[str, COST_MODEL]
     workers: Annotated[
-        int,
-        _whole("num_workers", "Devices in all.", 1, options=("--num_workers",), label="Devices"),
+        int | None,
+        replace(
+            _whole("num_workers", "Devices in all.", None, options=("--num_workers",)),
+            shown_default="those of one copy",
+            label="Devices",
+        ),
     ]
     dtype: Annotated[str | Sequence[str] | None, listing("dtype", DTYPE)]
     experts_dtype: Annotated[

@@ -108,11 +108,14 @@ def _seconds(found: Serving, name: str, seconds: float) -> str:
 
 def _misfit(found: Serving) -> str:
     """Return by how much a model does not fit, and what would make it."""
-    memory = found.memory
+    lacking = found.lacking
+    assert lacking is not None
+    memory = lacking.memory
+    whose = ", of the servers of prompts," if lacking is found.asked.prefill else ""
     needed = memory.weights + memory.activations + memory.of_request(found.length)
     said = (
-        f"it does not fit: weights, a step and the cache of one request of {found.length:,} tokens "
-        f"need {used(float(needed), int(memory.capacity))}"
+        f"it does not fit: weights, a step and the cache of one request of {found.length:,} tokens"
+        f"{whose} need {used(float(needed), int(memory.capacity))}"
     )
     options = [
         f"--{each.setting}={each.value}" for each in found.missing if each.setting != "prompt"
