@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from served_points import DUMP, ONE
+from served_points import ONE
 from validation import call
 
 from paleo.core.errors import MeasurementError
@@ -42,7 +42,7 @@ def table(tmp_path: Path) -> Path:
             "silicon_data_source": "source_file=a.csv; silicon_concurrency=128; measured=2026-03",
             "silicon_tpot_ms": "12",
         },
-        LLAMA | {"mode": "disagg", "silicon_data_source": DUMP, "silicon_tpot_ms": "9"},
+        LLAMA,  # a repetition
     )
     (tmp_path / "systems").mkdir()
     with (tmp_path / "systems" / "silicon_sample.csv").open("w", newline="") as file:

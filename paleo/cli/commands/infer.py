@@ -68,7 +68,7 @@ def command(
       paleo infer llama3_8b --device=H100_SXM
       paleo infer llama3_70b --cluster=dgx_h100 --num_workers=4 --tp=4 --dtype=fp8
       paleo infer llama3_8b --device=L40S --rate=2,4 --ttft="500 ms"
-      paleo infer llama3_8b --device=H100_SXM --prompts=trace.csv --trace=serving.json
+      paleo infer llama3_8b --prompts=trace.csv --trace=serving.json
       paleo infer resnet50 --device=T4,L4 --batch_size=1,32 --dtype=int8
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = [load(net) for net in edits.applied()]

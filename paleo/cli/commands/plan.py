@@ -66,7 +66,7 @@ def command(
       paleo plan llama3_8b --cluster=dgx_h100 --num_workers=16 --tp=2,4 --zero=1
       paleo plan resnet50 --device=T4,L4 --objective=cost --latency="20 ms"
       paleo plan resnet50_v1_5 --cluster=aws_p4d --budget="500 USD" --epochs=90
-      paleo plan llama3_70b --serve --ttft="500 ms" --tpot="30 ms" --objective=cost
+      paleo plan llama3_70b --serve --tpot="30 ms" --objective=cost
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = edits.applied()
     if len(edited) > 1:
