@@ -14,12 +14,12 @@ from paleo.measure.validate import validate
 
 #: Llama 3.1 8B in bf16 on one H100, a request at a time.
 LLAMA = ONE | {
-    "silicon_data_source": "source_file=a.csv; silicon_concurrency=1; measured=2026-03-25",
-    "backend": "vllm",
-    "backend_version": "0.11",
+    "silicon_data_source": "source_file=/a.csv; silicon_concurrency=1; measured=2026-03-25",
+    "backend": "trtllm",
+    "backend_version": "1.2.0",
     "model_path": "meta-llama/Llama-3.1-8B-Instruct",
     "system": "h100_sxm",
-    "precision": "bfloat16",
+    "precision": "",
     "gemm_quant_mode": "bfloat16",
     "isl": "1000",
     "osl": "40",
@@ -39,7 +39,8 @@ def table(tmp_path: Path) -> Path:
         # Too many to be simulated: no first token is predicted.
         LLAMA
         | {
-            "silicon_data_source": "source_file=a.csv; silicon_concurrency=128; measured=2026-03",
+            "silicon_data_source": "source_file=/a.csv; silicon_concurrency=128; measured=2026-03",
+            "batch_size": "128",
             "silicon_tpot_ms": "12",
         },
         LLAMA,  # a repetition
