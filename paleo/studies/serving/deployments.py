@@ -112,8 +112,8 @@ def deployments(net: NetLike, **settings: Any) -> Deployments:
     `workers`, `dtype`, `kv_dtype`, `tp`, `pp`, `ep`, `attention_dp`, `prefill`, `prefill_tp`,
     `prefill_ep`, `prefill_attention_dp`, `token_budget`, `max_requests`, `concurrency`, `prompt`,
     `output` and `hit_rate` may be one value or several: there is a deployment for each combination.
-    Where `tp` is not given, it is `ep` or `attention_dp`. `prefill` 0 is the same devices for
-    prompts and answers.
+    `workers` is 1 unless given; where `tp` is not, it is `ep` or `attention_dp`. `prefill` 0 is the
+    same devices for prompts and answers.
 
     Times are closed forms (paleo.studies.serving.steady), of as many requests as `paleo.infer`
     simulates. Raises a PaleoError with every mistake; deployments that cannot be are no error: see

@@ -42,7 +42,7 @@ _STEPS = ("token_budget", "max_requests")
 _ARRAYS = ("workers", "prefill", "concurrency", "prompt", "output", "hit_rate")
 AXES = (*_TYPES, *_DEGREES, *_OF_PREFILL, *_STEPS, *_ARRAYS)
 #: What an axis is where nobody says.
-FREE: Mapping[str, Any] = {"prefill": 0}
+FREE: Mapping[str, Any] = {"prefill": 0, "workers": 1}
 _COLUMNS = ("ttft_s", "tpot_s", "latency_s", "requests_per_s", "tokens_per_s", "running")
 #: How near a number of prompts is to a whole one.
 _ROUNDING = 1e-9
