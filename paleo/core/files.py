@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from paleo.core.errors import PaleoError
+
 #: No text that is read here is as large: nets of thousands of layers have some megabytes.
 MOST_TEXT = 256 << 20
 
@@ -22,6 +24,17 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_TEXT) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"more than {most >> 20} MiB: too large to be read")
     return data
+
+
+def read_text(path: str | os.PathLike[str], error: type[PaleoError]) -> str:
+    """Return the text of a file in UTF-8; raises such an error where it cannot be read."""
+    file = os.fspath(path)
+    try:
+        return read_bytes(file).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise error(f"{file}: not text in UTF-8") from None
+    except OSError as why:
+        raise error(f"{file}: {why.strerror or why}") from None
 
 
 def names_in(folder: str | os.PathLike[str], ending: str) -> list[str]:

@@ -18,6 +18,7 @@ from paleo.step.recompute import find_recompute
 from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, scenario
 from paleo.step.settings import EstimateSettings
 from paleo.step.utilization import tokens_of
+from paleo.studies.combinations import Combinations
 from paleo.studies.fastest import fastest
 from paleo.studies.plan_evaluation import Evaluation
 
@@ -41,7 +42,7 @@ _EXPOSED = (*_MESSAGES, "parameters_gathered", "data_parallel")
 
 
 @dataclass(frozen=True, eq=False)
-class Plans:
+class Plans(Combinations):
     """Every plan that was asked for, in the order of the last axis quickest.
 
     `settings` are by name what a plan has, `columns` arrays of what follows, in SI units: `step_s`,
@@ -59,26 +60,6 @@ class Plans:
     parts: tuple[str, ...]
     tokens: int | None = None
     evaluation: Evaluation | None = field(default=None, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.why)
-
-    def __getitem__(self, name: str) -> Array:
-        """Return a setting, or a column, of all plans by its name."""
-        found = self.settings.get(name)
-        return self.columns[name] if found is None else found
-
-    @property
-    def valid(self) -> Array:
-        """Which plans can be."""
-        found: Array = self.why == 0
-        return found
-
-    @property
-    def reasons(self) -> Array:
-        """Why each plan cannot be: texts, empty for one that can."""
-        found: Array = np.array(self.said, object)[self.why]
-        return found
 
     @property
     def step_s(self) -> Array:

@@ -13,6 +13,7 @@ from pathlib import Path
 from paleo.cluster import Device, Network, find_device
 from paleo.core.checks import shown
 from paleo.core.errors import MeasurementError, Mistakes, PaleoError
+from paleo.core.files import read_text
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.operations import (
     Attention,
@@ -43,7 +44,7 @@ from paleo.measure.validate.cases import (
 )
 from paleo.measure.validate.least_squares import Prediction
 from paleo.measure.validate.link_constants import LINK_CONSTANTS
-from paleo.measure.validate.measured import read_measurements, read_text
+from paleo.measure.validate.measured import read_measurements
 from paleo.measure.validate.meshes import MeshGroup
 from paleo.net.graph import Graph, build
 from paleo.net.load import load
@@ -90,7 +91,7 @@ def read_rows(path: str | os.PathLike[str], device: DeviceLike | None) -> Rows:
     file = os.fspath(path)
     mistakes = Mistakes()
     base = mistakes.check(find_device, device) if device is not None else None
-    text = mistakes.check(read_text, file)
+    text = mistakes.check(read_text, file, MeasurementError)
     mistakes.raise_as(PaleoError)
     assert text is not None
     if _is_profile(text):

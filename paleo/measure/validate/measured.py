@@ -19,7 +19,7 @@ from typing import Any
 
 from paleo.core.checks import MAX_COUNT, MAX_SIZE, is_number, shown
 from paleo.core.errors import MeasurementError, Mistakes, near
-from paleo.core.files import read_bytes
+from paleo.core.files import read_text
 from paleo.core.frozen import dataclass
 from paleo.measure.validate.quantities import Measured, find_quantity, unit_problem
 from paleo.measure.validate.shapes import (
@@ -111,16 +111,6 @@ def operator_of(network: str) -> str:
     return network.removeprefix("op:") if network.startswith("op:") else ""
 
 
-def read_text(file: str) -> str:
-    """Return the text of a file; raises MeasurementError where it cannot be read."""
-    try:
-        return read_bytes(file).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise MeasurementError(f"{file}: not text in UTF-8") from None
-    except OSError as error:
-        raise MeasurementError(f"{file}: {error.strerror or error}") from None
-
-
 def read_measurements(path: str | os.PathLike[str]) -> tuple[Measurement, ...]:
     """Return the rows of a CSV file.
 
@@ -129,7 +119,7 @@ def read_measurements(path: str | os.PathLike[str]) -> tuple[Measurement, ...]:
     """
     file = os.fspath(path)
     mistakes = Mistakes(file)
-    reader = csv.reader(io.StringIO(read_text(file), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(read_text(file, MeasurementError), newline=""), strict=True)
     rows: list[Measurement] = []
     try:
         header = [name.strip() for name in next(reader, [])]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from paleo.cluster import Cluster, Device, find_cluster, find_device
+from paleo.cluster import Cluster, find_cluster, find_device
 from paleo.cluster.servers import SERVERS, Server
 from paleo.core.errors import MeasurementError
 from paleo.core.frozen import dataclass
@@ -51,10 +51,6 @@ _CLUSTERS = {
 _UNSTATED = {"vllm": "0.11"}
 
 
-class _On(NamedTuple):
-    device: Device
-
-
 class Point(NamedTuple):
     """A row: what it is of, and predicted by measured seconds, None where not predicted."""
 
@@ -75,9 +71,8 @@ def prices_of(
     """Return what a server's steps take, numbers being as `Formats` says."""
     chip = find_device(device)
     attention, products, experts, cache = formats
-    on: Any = _On(chip)
     kernels = kernels_of(
-        on, SERVERS[server], products, experts or products, cache,
+        chip, SERVERS[server], products, experts or products, cache,
         attention=attention, version=version,
     )  # fmt: skip
     program = cached_for_net(program_of, _alone(net), degrees.of_attention)

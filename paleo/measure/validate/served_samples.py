@@ -48,8 +48,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from paleo.core.errors import MeasurementError, Mistakes
+from paleo.core.files import read_text
 from paleo.core.frozen import NamedTuple
-from paleo.measure.validate.measured import read_text
 from paleo.measure.validate.serving_rows import (
     AGGREGATED,
     DISAGGREGATED,
@@ -280,7 +280,7 @@ _DAY = re.compile(r"measured=([\d-]{10})")
 def read_served(path: str | os.PathLike[str]) -> ServedRows:
     """Return the loads of a table of served points; raises MeasurementError for another file."""
     file = os.fspath(path)
-    reader = csv.DictReader(io.StringIO(read_text(file), newline=""))
+    reader = csv.DictReader(io.StringIO(read_text(file, MeasurementError), newline=""))
     missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
     if missing:
         raise MeasurementError(f"{file}: no table of served points: it lacks {', '.join(missing)}")

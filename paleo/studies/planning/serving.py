@@ -106,7 +106,7 @@ def _types(scenario: Scenario, server: Server) -> Iterator[str]:
     plan = scenario.plan
     yield widest(plan.device)
     try:
-        kernels_of(plan, server, "fp8", "fp8", plain_cache("fp8"))
+        kernels_of(plan.device, server, "fp8", "fp8", plain_cache("fp8"))
     except PaleoError:
         return
     yield "fp8"

@@ -14,6 +14,7 @@ from paleo.step.declarations import check_names, declared, found_setting
 from paleo.step.plan import Plan
 from paleo.step.scenario import SimulateSettings, asked
 from paleo.step.settings import found_settings
+from paleo.studies.combinations import Combinations
 from paleo.studies.serving.evaluation import AXES, FREE, Evaluation
 from paleo.studies.serving.loads import CONCURRENCY
 from paleo.studies.serving.placing import Model, find_model
@@ -28,7 +29,7 @@ _MILLION = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class Deployments:
+class Deployments(Combinations):
     """Every deployment that was asked for, in the order of the last axis quickest.
 
     `settings` are by name what each has, `place` that of its plan in `plans`. `columns` are arrays
@@ -47,26 +48,6 @@ class Deployments:
     columns: Mapping[str, Array] = field(repr=False)
     why: Array = field(repr=False)
     said: tuple[str, ...] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.why)
-
-    def __getitem__(self, name: str) -> Array:
-        """Return a setting, or a column, of all deployments by its name."""
-        found = self.settings.get(name)
-        return self.columns[name] if found is None else found
-
-    @property
-    def valid(self) -> Array:
-        """Which deployments can be."""
-        found: Array = self.why == 0
-        return found
-
-    @property
-    def reasons(self) -> Array:
-        """Why each deployment cannot be: texts, empty for one that can."""
-        found: Array = np.array(self.said, object)[self.why]
-        return found
 
     @property
     def fits(self) -> Array:

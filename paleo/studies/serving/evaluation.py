@@ -140,7 +140,7 @@ class Evaluation:
         server = self.found["server"]
         try:
             experts = self.found["experts_dtype"] or weights
-            kernels = kernels_of(plan, server, weights, experts, cache)
+            kernels = kernels_of(plan.device, server, weights, experts, cache)
         except PaleoError as error:
             self._note(places, error)
             return

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from paleo.cluster import Device
 from paleo.cluster.frameworks import FRAMEWORKS
 from paleo.cluster.servers import Server
 from paleo.core.errors import Mistakes, PaleoError, SettingError
@@ -97,7 +98,7 @@ def placed(
     weights = dtype or widest(plan.device)
     experts = found["experts_dtype"] or weights
     cache = found["kv_dtype"] or plain_cache(weights)
-    kernels = kernels_of(plan, server, weights, experts, cache)
+    kernels = kernels_of(device, server, weights, experts, cache)
     budget = found["token_budget"] or server.limits_on(device).tokens
     make = functools.partial(
         _deployment, spec.alone, plan, kernels, server=server, length=longest, token_budget=budget,
@@ -164,7 +165,7 @@ _REDUCES = {"barriers": "custom_all_reduce", "pushed": "pushed_all_reduce", "": 
 
 
 def kernels_of(
-    plan: Plan,
+    device: Device,
     server: Server,
     weights: str,
     experts: str,
@@ -187,10 +188,10 @@ def kernels_of(
     mistakes.raise_as(PaleoError)
     mistakes.check(server.check_formats, weights, cache)
     for name in (weights, experts):
-        mistakes.check(check_peak, plan, name)
+        mistakes.check(check_peak, device, name)
     mistakes.raise_as(PaleoError)
     backend = BACKENDS[server.backend] if server.backend else None
-    is_fused = plan.device.architecture in server.fused_on
+    is_fused = device.architecture in server.fused_on
     reduces = "pushed" if is_fused else server.all_reduce_of(version)
     return Kernels(
         backend, weights, experts, CACHES[cache], _REDUCES[reduces], is_fused,
@@ -203,9 +204,9 @@ def plain_cache(weights: str) -> str:
     return "fp16" if weights == "fp16" else "bf16"
 
 
-def check_peak(plan: Plan, name: str) -> None:
+def check_peak(device: Device, name: str) -> None:
     """Raise a PaleoError where a device does not multiply such numbers."""
-    plan.device.peak(QUANTIZATIONS[name].dtype)
+    device.peak(QUANTIZATIONS[name].dtype)
 
 
 def _degrees(
@@ -350,7 +351,7 @@ def what_would_fit(one: Asked, deployment: Deployment, length: int) -> Iterator[
     for name in ("fp8", "int4", "nvfp4"):
         try:
             one.server.check_formats(name, one.settings["kv_dtype"])
-            check_peak(one.plan, name)
+            check_peak(one.plan.device, name)
         except PaleoError:
             continue
         smaller = replace(prices.kernels, weights=name, experts=name, attention="")

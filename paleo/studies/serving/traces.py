@@ -24,7 +24,7 @@ from typing import Any
 
 from paleo.core.checks import MAX_SIZE, is_number, is_whole, number, shown
 from paleo.core.errors import Mistakes, TraceError, near
-from paleo.core.files import read_bytes
+from paleo.core.files import read_text
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import np
 from paleo.studies.serving.loads import Load
@@ -70,7 +70,7 @@ def read_trace(path: str | os.PathLike[str]) -> Load:
     with its line.
     """
     file = os.fspath(path)
-    text = _text(file)
+    text = read_text(file, TraceError)
     mistakes = Mistakes(file)
     is_lines = text.lstrip().startswith("{")
     rows = list(_of_lines(text, mistakes) if is_lines else _of_csv(text, mistakes))
@@ -87,15 +87,6 @@ def read_trace(path: str | os.PathLike[str]) -> Load:
         np.minimum(cached, prompt - 1),  # one is computed, for its output
         arrival - arrival[0],
     )
-
-
-def _text(file: str) -> str:
-    try:
-        return read_bytes(file).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise TraceError(f"{file}: not text in UTF-8") from None
-    except OSError as error:
-        raise TraceError(f"{file}: {error.strerror or error}") from None
 
 
 def _of_csv(text: str, mistakes: Mistakes) -> Iterator[_Row]:
