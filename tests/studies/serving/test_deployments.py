@@ -121,6 +121,21 @@ def test_they_agree_with_a_simulation() -> None:
         assert found["memory_bytes"][place] == pytest.approx(row["memory_bytes"], rel=0.02)
 
 
+def test_they_agree_with_a_simulation_where_prompts_are_computed_apart() -> None:
+    """Within what docs/plan.md says."""
+    found = deployments(
+        "llama3_8b", cluster="dgx_h100", workers=4, prefill=[1, 2], tp=1, dtype="fp8", prompt=1024,
+        output=256, concurrency=[8, 32, 128],
+    )  # fmt: skip
+    assert len(found) == 6
+    for place in range(len(found)):
+        (served,) = paleo.infer("llama3_8b", length_cv=0, **found.at(place))
+        row = served.to_dict()
+        assert found["tpot_s"][place] == pytest.approx(row["tpot_s"], rel=0.05)
+        assert found["tokens_per_s"][place] == pytest.approx(row["tokens_per_s"], rel=0.05)
+        assert found["ttft_s"][place] == pytest.approx(row["ttft_s"], rel=0.5)
+
+
 def test_memory_by_hand() -> None:
     found = deployments("llama3_8b", device="H100_SXM", prompt=500, output=[12, 13], concurrency=2)
     # 8,030,261,248 parameters; of each position 8 heads of 128 keys and values in 32 layers, 2
