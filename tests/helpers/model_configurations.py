@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -35,3 +36,5 @@ def _further_sizes() -> set[str]:
 
 #: The predefined nets that differ in more than sizes: what is tried on every net is on these.
 DIFFERENT = [name for name in paleo.net_names() if name not in _further_sizes()]
+#: The same, each with one of the cost models in turn: for what takes all of them too long.
+IN_TURN = list(zip(itertools.cycle(paleo.COST_MODELS), DIFFERENT, strict=False))

@@ -66,10 +66,10 @@ def test_rows_are_read_and_either_predicted_or_counted(name: str) -> None:
     rows = read_measurements(path)
     found = cases_of(rows)
     assert len(found) + sum(each.count for each in found.unpredicted) == len(rows)
+    share = len(found) / len(rows)
     if len(found) > 2000:
         found = found.select(np.arange(0, len(found), 20))
     assert (predict(found, "roofline") > 0).all()
-    share = len(cases_of(rows)) / len(rows)
     assert share >= SHARES.get(name, 0.0), reasons(found)
 
 

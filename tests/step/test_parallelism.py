@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model_configurations import DIFFERENT
+from model_configurations import IN_TURN
 from nets_of_tests import predefined
 
 import paleo
@@ -167,9 +167,8 @@ def test_model_parallel_ignores_network_and_pipelining_in_2017(net: Any) -> None
 
 @pytest.mark.slow
 @pytest.mark.alike
-@pytest.mark.parametrize("name", DIFFERENT)
-@pytest.mark.parametrize("model", COST_MODELS)
-def test_model_parallelism_works_on_every_net(name: str, model: str) -> None:
+@pytest.mark.parametrize(("model", "name"), IN_TURN)
+def test_model_parallelism_works_on_every_net(model: str, name: str) -> None:
     spec = predefined(name)
     graph = paleo.build(spec, 8)
     for each in paleo.model_parallel(spec, plan(model), 8):
@@ -181,9 +180,8 @@ def test_model_parallelism_works_on_every_net(name: str, model: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.alike
-@pytest.mark.parametrize("name", DIFFERENT)
-@pytest.mark.parametrize("model", COST_MODELS)
-def test_hybrid_parallelism_works_on_every_net(name: str, model: str) -> None:
+@pytest.mark.parametrize(("model", "name"), IN_TURN)
+def test_hybrid_parallelism_works_on_every_net(model: str, name: str) -> None:
     spec = predefined(name)
     for workers in (1, 3, 8):
         data, sliced = paleo.hybrid_parallel(spec, plan(model), 8, workers)
