@@ -4,6 +4,7 @@
     python benchmarks/fit_kernels.py marlin_int4    of this kernel alone
     python benchmarks/fit_kernels.py --latent       of kernels of latent attention
     python benchmarks/fit_kernels.py --encoders     of kernels that only encoders have
+    python benchmarks/fit_kernels.py --steps        of FlashAttention-3 for one query
     python benchmarks/fit_kernels.py --write        write them into paleo/costs/tiled
 
 Kernels of Hopper are fitted to rows of the H100, those of Blackwell to rows of the GB200 (of the
@@ -99,6 +100,11 @@ ENCODERS = Kind(
     ("encoder_attention",),
     ("triton_encoder", "trtllm_fmha_sm80"),
 )
+#: FlashAttention-3 for one query as SGLang builds it.
+STEPS = Kind(
+    "attention of one query", attention_kernels.FILES, LATENT.free, ("generation_attention",),
+    ("fa3_decode",),
+)  # fmt: skip
 #: Rows of a kernel that are fitted, and the most of which errors are told.
 ROWS, MOST = 900, 20_000
 
@@ -110,7 +116,9 @@ def by_kernel(place: str, system: str, tables: tuple[str, ...]) -> dict[str, Cas
         places: dict[str, list[np.ndarray]] = {}
         parts: Any = cases.parts  # of tables, as all of these systems' are
         for part in parts:
-            name = part.letters.get("kernel") or part.kernel
+            name = part.letters["kernel"] if "kernel" in part.letters else part.kernel
+            if not name:  # attention by no kernel in particular
+                continue
             places.setdefault(name, []).append(part.index)
         for name, index in places.items():
             found.setdefault(name, []).append(cases.select(np.sort(np.concatenate(index))))
@@ -216,11 +224,13 @@ def main() -> int:
     parser.add_argument("kernels", nargs="*", help="kernels, all unless told")
     parser.add_argument("--latent", action="store_true", help="kernels of latent attention")
     parser.add_argument("--encoders", action="store_true", help="kernels of encoders alone")
+    parser.add_argument("--steps", action="store_true", help="FlashAttention-3 for one query")
     parser.add_argument("--rows", type=int, default=ROWS, help=f"most rows of a kernel ({ROWS})")
     parser.add_argument("--operators", default=language_tables.PACKAGE, help="package or folder")
     parser.add_argument("--write", action="store_true", help="write the files of constants")
     options = parser.parse_args()
-    kind = LATENT if options.latent else ENCODERS if options.encoders else EXPERTS
+    others = {LATENT: options.latent, ENCODERS: options.encoders, STEPS: options.steps}
+    kind = next((each for each, is_asked in others.items() if is_asked), EXPERTS)
     files = kind.files
     done: dict[str, dict[str, KernelFit]] = {}
     sources: dict[str, dict[str, str]] = {}

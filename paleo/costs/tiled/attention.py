@@ -186,7 +186,8 @@ def _split_way(operation: Attention, on: _OnKernel, packed: int, split: Any) -> 
     gaps = maximum(length, tiling.groups * tiling.blocks / machine.multiprocessors)
     gaps = gaps + constant["uneven"] * length * minimum(more, 1.0)
     blocks = equal * (waves * length) + (1 - equal) * gaps
-    rows = rounded_up(minimum(operation.queries * sharing, on.rows), kernel.rows_at_once)
+    at_once = kernel.own_rows.get(machine.architecture, kernel.rows_at_once)
+    rows = rounded_up(minimum(operation.queries * sharing, on.rows), at_once)
     filled = minimum(rows, on.rows) / on.rows
     compute = blocks * _block_of(operation, on) * filled
     partial = _PARTIAL * parts * operation.heads * operation.queries * operation.value_depth
@@ -194,6 +195,9 @@ def _split_way(operation: Attention, on: _OnKernel, packed: int, split: Any) -> 
     share = minimum(1.0, constant["drawn"] * units / machine.multiprocessors)
     outside = _loaded(ends, held, share, on)
     inside = _loaded(keys + values, held, share, on, constant["memory"])
+    if constant["loads"]:
+        drawn = constant["loads"] * machine.clock * minimum(units, machine.multiprocessors)
+        inside = maximum(inside, (keys + values) / drawn)
     if constant["lanes"]:
         each = (keys + values) / operation.key_size * operation.sharing / (tiling.groups * parts)
         compute = waves * each / (_lanes_of(operation, constant) * machine.clock)
@@ -250,13 +254,14 @@ def _share_of(operation: Attention, constant: Mapping[str, float]) -> Quantity:
 def _block_of(operation: Attention, on: _OnKernel) -> Quantity:
     """Return the seconds of one block of a kernel's scores."""
     machine, constant = on.machine, on.constants
-    rate = machine.product_rate * (_NARROW if machine.element_size == 1 else 1.0)
-    rate = rate * _share_of(operation, constant) / machine.multiprocessors
-    if constant["clocked"]:
-        rate = constant["clocked"] * machine.clock
     features = _computed(operation, on)
     exponential = constant["exponentials"] / (machine.exponentials * machine.clock)
-    block = on.rows * on.keys * (2 * features / rate + exponential)
+    if constant["clocked"]:
+        score = 2 * features / (constant["clocked"] * machine.clock) + exponential
+    else:
+        share = _share_of(operation, constant) * (_NARROW if machine.element_size == 1 else 1.0)
+        score = _score(features, share, exponential, machine)
+    block = on.rows * on.keys * score
     is_narrow = 1 * (operation.key_size < operation.element_size)
     odd = 1 * (operation.depth % _ALIGNED != 0)
     block = block * (1.0 + (constant["unaligned"] - 1.0) * odd)
@@ -272,17 +277,35 @@ def _computed(operation: Attention, on: _OnKernel) -> Quantity:
     )
 
 
-def _rate(operation: Attention, machine: Machine) -> Quantity:
-    """Return the FLOP/s of one multiprocessor in the products of attention."""
-    rate = machine.product_rate * (_NARROW if machine.element_size == 1 else 1.0)
-    rate = rate * (_MASKED if operation.has_mask else 1.0)
-    return rate * machine.attention_share / machine.multiprocessors
+def _score(
+    features: Quantity, share: Quantity, exponential: Quantity, machine: Machine
+) -> Quantity:
+    """Return the seconds of one score on a multiprocessor, over so many `features` in all products.
+
+    `share` is that of a product's speed, `exponential` are the seconds that products do not hide.
+    """
+    if machine.matrix_peak is None:
+        rate = machine.product_rate * share / machine.multiprocessors
+        return 2 * features / rate + exponential
+    # As if matrix units did as many operations a clock as where shares are known, and then what of
+    # that is theirs at their own pace.
+    pace = machine.pace
+    peak = machine.matrix_peak / (pace * machine.multiprocessors)
+    products = 2 * features / peak
+    seconds = products / (machine.matrix_share * share) + exponential
+    return seconds / (pace * machine.gain(products / seconds))
 
 
-def _block(features: Quantity, rate: Quantity, machine: Machine) -> Quantity:
+def _shared(operation: Attention, machine: Machine) -> Quantity:
+    """Return the share of a product's speed that those of attention reach."""
+    share = machine.attention_share * (_NARROW if machine.element_size == 1 else 1.0)
+    return share * (_MASKED if operation.has_mask else 1.0)
+
+
+def _block(features: Quantity, share: Quantity, machine: Machine) -> Quantity:
     """Return the seconds of one block of scores, over so many `features` in all products."""
     exponential = 1.0 / (machine.exponentials * machine.clock)
-    return _TILE * _TILE * (2 * features / rate + exponential)
+    return _TILE * _TILE * _score(features, share, exponential, machine)
 
 
 def _slower(machine: Machine) -> tuple[float, float]:
@@ -323,7 +346,7 @@ def _forward(operation: Attention, machine: Machine) -> _Way:
     (output,) = operation.writes
     held = queries + keys + values + output + operation.mask
     features = _padded(operation.depth) + _padded(operation.value_depth)
-    block = _block(features, _rate(operation, machine), machine) * _slower(machine)[0]
+    block = _block(features, _shared(operation, machine), machine) * _slower(machine)[0]
     rows = operation.heads * operation.queries
     best: _Way | None = None
     for packed in (1, 0):
@@ -367,7 +390,7 @@ def _backward(operation: Attention, machine: Machine) -> _Way:
         tiling = tiling._replace(longest=ceil_div(seen_by, _TILE))
     units, waves, length = _busy(tiling, 1, machine)
     features = 3 * _padded(operation.depth) + 2 * rounded_up(operation.value_depth, _FEATURES)
-    block = _block(features, _rate(operation, machine) * _BACKWARD, machine)
+    block = _block(features, _shared(operation, machine) * _BACKWARD, machine)
     block = block * _slower(machine)[1]
     compute = length * block * _filled(operation.queries, machine)
     held = operation.work.num_bytes

@@ -47,6 +47,12 @@ CONSTANTS: dict[str, Constant] = {
         16.0,
         0.0,
     ),
+    "loads": Constant(
+        "bytes of keys and values that a multiprocessor draws in a clock; 0: any number",
+        0.0,
+        64.0,
+        0.0,
+    ),
     "uneven": Constant(
         "share of the longest tile for which multiprocessors wait where tiles are not equal",
         0.0,
@@ -122,6 +128,7 @@ class AttentionKernel:
     own_tiles: Mapping[str, tuple[Tile, ...]] = field(default_factory=dict)
     carried: tuple[str, ...] = ()
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    own_rows: Mapping[str, int] = field(default_factory=dict)
 
     def padded(self, features: Quantity, architecture: str) -> Quantity:
         """Return so many features as it computes: the next of its sizes, or of `_MULTIPLE`."""
@@ -185,8 +192,16 @@ for _each in (
         f"{_FLASH}, hopper; sgl-project/sglang, sgl-kernel/CMakeLists.txt",
     ),
     AttentionKernel(
-        "fa3_decode", "FlashAttention-3, one query: split keys, packed heads", f"{_FLASH}, hopper",
-        packed=(1,), splits=_SPLITS,
+        "fa3_decode",
+        "FlashAttention-3, one query: split keys, packed heads; two groups of warps have 64 rows "
+        "each, whether there are any",
+        f"{_FLASH}, hopper/tile_size.h", packed=(1,), splits=_SPLITS, own_rows={"Hopper": 128},
+    ),
+    AttentionKernel(
+        "fa3_decode_vllm",
+        "vLLM's FlashAttention-3, one query: as there, by one group of warps",
+        "vllm-project/flash-attention, hopper/heuristics.h: use_one_mma_wg",
+        (Tile(64, 128, 128), Tile(128, 128)), packed=(1,), splits=_SPLITS,
     ),
     AttentionKernel(
         "fa4_prefill", "FlashAttention-4, prompts", f"{_FLASH}, flash_attn/cute/flash_fwd_sm100.py",
@@ -201,7 +216,8 @@ for _each in (
     ),
     AttentionKernel(
         "flashinfer_decode", "FlashInfer, one query: split keys, packed heads",
-        f"{_FLASHINFER}/decode.cuh, scheduler.cuh", packed=(1,), splits=_SPLITS,
+        f"{_FLASHINFER}/decode.cuh, scheduler.cuh, utils.cuh: FA2DetermineCtaTileQ", packed=(1,),
+        splits=_SPLITS, own_tiles={"Hopper": (Tile(64, 64),)}, own_rows={"Hopper": 16},
     ),
     AttentionKernel(
         "triton_extend", "SGLang's Triton kernel, prompts: all keys whatever the window",

@@ -201,7 +201,7 @@ for _each in (
             "Blackwell RTX": ("fa2_prefill", "flashinfer_prefill"),
         },
         {
-            **_same(Ampere="fa2_decode", Hopper="fa3_decode", Blackwell="trtllm_gen_generation"),
+            **_same(Ampere="fa2_decode", Hopper="fa3_decode_vllm", Blackwell="trtllm_gen_generation"),
             "Ada": ("fa2_decode", "flashinfer_decode"),
             "Blackwell RTX": ("fa2_decode", "flashinfer_decode"),
         },
@@ -209,7 +209,7 @@ for _each in (
             "fa2_prefill": Launches(2, 2),
             "fa2_decode": Launches(4, 4),
             "fa3_prefill": Launches(3, 3),
-            "fa3_decode": Launches(4, 4),
+            "fa3_decode_vllm": Launches(4, 4),
             "flashinfer_prefill": Launches(2, 2),
             "flashinfer_decode": Launches(4, 4),
             "triton_unified_prefill": Launches(0, 0),

@@ -47,6 +47,11 @@ CONSTANTS: dict[str, Constant] = {
         "1", 0.5, 1.3, 1.0,
     ),
     "matrix_share": Constant("share of the matrix units' peak in a long loop", "1", 0.2, 1.2, 0.88),
+    "matrix_clock": Constant(
+        "operations of 2 bytes that the matrix units of a multiprocessor do in a clock of the device "
+        "that shares of their peak are of; 0: shares are the same at any rate",
+        "1", 0.0, 65536.0, 0.0,
+    ),
     "vector_share": Constant("share of the vector lanes' peak in a long loop", "1", 0.2, 1.2, 0.85),
     "energy": Constant(
         "energy of a 16-bit operation of the matrix units at full load; others by their size",

@@ -120,6 +120,7 @@ def choose(
     loads: Loads = (),
     operands: Quantity = 1.0,
     sides: int = 0,
+    least_rows: int = 0,
     fill: float = 0.0,
 ) -> Choice:
     """Return the quickest way to compute `count` products in one kernel, and its time.
@@ -136,7 +137,8 @@ def choose(
     With `loads` products have rows of their own, so many each, as in `GroupedMatMul`: `m` is the
     mean of those that have any. Their operands pass again each time, as those of a layer that is
     measured by itself, at `operands` times the rate. `sides` are the most rows and columns of a
-    tile that the library has, 0 for any, `fill` the seconds in which each tile starts and ends.
+    tile that the library has, 0 for any, `least_rows` the least rows, `fill` the seconds in which
+    each tile starts and ends.
     """
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
@@ -164,9 +166,12 @@ def choose(
         if sides:
             tiles = tuple(tile for tile in unit.tiles if max(tile) <= sides)
             unit = unit._replace(tiles=tiles)
+        if least_rows:
+            tiles = tuple(tile for tile in unit.tiles if tile[0] >= least_rows)
+            unit = unit._replace(tiles=tiles)
         least_tile = 0
         whole = _left_whole(m, n, k, machine.architecture)
-        rate = minimum(machine.matrix_peak * machine.matrix_share, BURST * machine.powered_rate)
+        rate = minimum(machine.long_rate(share), BURST * machine.powered_rate)
         first = minimum(_FIRST, machine.launch)
     rate = rate / machine.multiprocessors
     # Whatever a device calls its multiprocessors, they can be fed: in their largest tiles, and
@@ -280,7 +285,10 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
     share = kernel.share.get(machine.architecture, 1.0)
     tile = kernel.tile(m, n, machine)
     if tile is None:
-        return choose(m, n, k, machine, sizes=sizes, share=share, splits=(1,))
+        least = kernel.least_rows.get(machine.architecture, 0)
+        return choose(
+            m, n, k, machine, sizes=sizes, share=share, splits=(1,), least_rows=least
+        )
     waiting = kernel.waiting.get(machine.architecture, 1.0)
     chosen = choose(
         m, n, k, replace(machine, latency=waiting * machine.latency), sizes=sizes, tile=tile,

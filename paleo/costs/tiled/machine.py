@@ -6,7 +6,7 @@ import math
 
 from paleo.cluster import Device
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, maximum, minimum
+from paleo.core.quantity import Quantity, largest, maximum, minimum
 from paleo.core.tensor import element_size
 from paleo.costs.convolutions.settings import CONTIGUOUS, ConvolutionChoice
 from paleo.costs.convolutions.settings import DEFAULT as CHOICE
@@ -29,6 +29,11 @@ RESIDENT = 16
 #: Energy of an instruction that multiplies four pairs of bytes, of one that multiplies one of fp32:
 #: in 70 W a T4 does 23.4 TOP/s of the one in DeepBench (CUDA 10.1), and 4.0 TFLOP/s of the other.
 _INTEGERS = 0.69
+#: Bytes of the numbers that `matrix_clock` is of.
+_HALF = 2
+#: How products and what they do not hide add up: 1 where one follows the other, infinite where all
+#: is hidden behind the longer.
+_HIDDEN = 1.5
 #: Hz where the data sheet has no clock.
 _CLOCK = 1.5e9
 
@@ -55,6 +60,7 @@ class Machine:
     host: Quantity
     boost: Quantity
     matrix_share: Quantity
+    matrix_clock: Quantity
     vector_share: Quantity
     memory_share: Quantity
     operand_share: Quantity
@@ -127,7 +133,32 @@ class Machine:
         """FLOP/s of long products: of the matrix units, or else of the lanes."""
         if self.matrix_peak is None:
             return self.vector_rate
-        return self.matrix_peak * self.matrix_share
+        return self.long_rate()
+
+    @property
+    def pace(self) -> Quantity:
+        """Operations of the matrix units in a clock, by those that shares of their peak are of."""
+        if self.matrix_peak is None or not largest(self.matrix_clock):
+            return 1.0
+        a_clock = self.matrix_peak / (self.multiprocessors * self.clock)
+        return minimum(a_clock * self.element_size / _HALF / self.matrix_clock, 1.0)
+
+    def gain(self, share: Quantity) -> Quantity:
+        """Return how many times as large a share of the matrix units' peak is at their pace.
+
+        A kernel that reaches `share` of the peak where shares are known waits for the rest of the
+        time: tiles start and end, sums are added and exponentials taken, warps meet. That takes as
+        many clocks where the units are slower, and longer products hide more of it: the two add up
+        as powers of `_HIDDEN` do.
+        """
+        pace = self.pace
+        kept = minimum(share, 1.0) ** _HIDDEN
+        return (1.0 - (1.0 - kept) * (1.0 - pace**_HIDDEN)) ** (-1 / _HIDDEN)
+
+    def long_rate(self, share: Quantity = 1.0) -> Quantity:
+        """Return the FLOP/s of long products, times `share` what a loop of such a share reaches."""
+        assert self.matrix_peak is not None
+        return self.matrix_peak * self.matrix_share * self.gain(self.matrix_share * share)
 
     @property
     def load_rate(self) -> Quantity:

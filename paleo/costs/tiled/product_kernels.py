@@ -38,7 +38,8 @@ class Rule(NamedTuple):
 class ProductKernel:
     """Products by a library: for each architecture its rules, in order.
 
-    Without rules it takes the quickest of the vendor library's tiles. `order` says in which order
+    Without rules it takes the quickest of the vendor library's tiles, of those of `least_rows` or
+    more by architecture. `order` says in which order
     multiprocessors take tiles, by architecture: down the rows of C ("rows"), along its shorter side
     ("short"), or in patches that read little again (not there). `share` is the share of a product's
     speed that the sums allow where they are not the matrix units' own. `waiting` is the share of
@@ -53,6 +54,7 @@ class ProductKernel:
     share: Mapping[str, float]
     waiting: Mapping[str, float] = field(default_factory=dict)
     writing: Mapping[str, float] = field(default_factory=dict)
+    least_rows: Mapping[str, int] = field(default_factory=dict)
 
     def rules(self, architecture: str) -> tuple[Rule, ...]:
         """Return the rules; raises HardwareError where the library has no kernel."""
@@ -183,6 +185,9 @@ _DEEPGEMM = ProductKernel(
     {"Hopper": (), "Blackwell": ()},
     {},
     {"Hopper": 0.85},
+    # csrc/jit_kernels/heuristics/sm90.hpp: block_m of 64, 128 or 256, what a group of warps
+    # multiplies at once and its multiples; A and B are not exchanged.
+    least_rows={"Hopper": 64},
 )
 
 for _each in (_SGLANG, _VLLM, _DEEPGEMM):

@@ -25,7 +25,7 @@ _NAMED: Mapping[str, tuple[str, str]] = {
     "vllm_flash_attn": _FA2,
     "vllm_flash_attn_fa2": _FA2,
     "fa3": _FA3,
-    "vllm_flash_attn_fa3": _FA3,
+    "vllm_flash_attn_fa3": ("fa3_prefill", "fa3_decode_vllm"),
     "flashinfer": _FLASHINFER,
     "torch_flow_flashinfer": _FLASHINFER,
     "vllm_flashinfer_fiprefill": _FLASHINFER,
