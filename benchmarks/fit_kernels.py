@@ -116,7 +116,7 @@ def by_kernel(place: str, system: str, tables: tuple[str, ...]) -> dict[str, Cas
         places: dict[str, list[np.ndarray]] = {}
         parts: Any = cases.parts  # of tables, as all of these systems' are
         for part in parts:
-            name = part.letters["kernel"] if "kernel" in part.letters else part.kernel
+            name = part.letters.get("kernel") or getattr(part, "kernel", "")
             if not name:  # attention by no kernel in particular
                 continue
             places.setdefault(name, []).append(part.index)

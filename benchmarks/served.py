@@ -30,9 +30,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from error_bands import COVERAGE, Bands
 
-from paleo.cluster import find_device
+from paleo.cluster import find_cluster, find_device
 from paleo.core.errors import PaleoError
+from paleo.costs import COST_MODELS
 from paleo.costs.error_bands import FIRST_TOKEN, INFERENCE, TOKEN, Like
+from paleo.costs.tiled.backends import Backend, Product
 from paleo.costs.tiled.error_bands import known_bands
 from paleo.measure.validate.alike import Rows, learned, left_out
 from paleo.measure.validate.served import (
@@ -44,9 +46,12 @@ from paleo.measure.validate.served import (
     served,
     server_of,
 )
-from paleo.measure.validate.served_batches import read_llama_cpp, read_splitwise
+from paleo.measure.validate.served_batches import infersim_cases, read_llama_cpp, read_splitwise
 from paleo.measure.validate.serving_rows import BatchRow, ServedRow
-from paleo.step.serving.prices import Degrees
+from paleo.net.load import load
+from paleo.step.serving.parts import ONCE_A_HOST
+from paleo.step.serving.prices import EXCHANGE, Degrees, Kernels, StepPrices
+from paleo.studies.serving.placing import program_of
 
 ROOT = Path(__file__).parents[1]
 PAGE, HEADING = ROOT / "docs" / "accuracy.md", "## Tokens of servers\n"
@@ -56,6 +61,15 @@ MEASURED = Path(os.environ.get("PALEO_MEASURED", ROOT.parent / "shared" / "measu
 #: vLLM of 2023, of Splitwise's rows, without graphs: seconds in which its host hands over a kernel,
 #: and of a step in which the device waits (of 20 of the rows of decoding, at random).
 HANDED_OVER = 39e-6, 0.014
+#: The kernels of DeepSeek's own program: FlashMLA, DeepGEMM, FlashAttention-3 for prompts.
+DEEPSEEK = Backend(
+    "deepseek", "2025-02", {"fp8_block": Product("group", "deepgemm", "deepseek-ai/DeepGEMM")},
+    {}, {}, {}, latents={"Hopper": ("fa3_prefill", "flash_mla")},
+    of_experts={"fp8_block": ("deepgemm_fp8_block", "")},
+)  # fmt: skip
+#: Share of an H800's multiprocessors that compute while prompts' tokens are sent: 132 but the 24 of
+#: deepseek-ai/DeepEP (docs/legacy.md, Buffer.set_num_sms; they are as many in its profiles).
+COMPUTING = 108 / 132
 #: Rows of a server that hosts are fitted to, and requests at a time of them.
 ROWS_OF_FIT, MOST_OF_FIT = 40, 64
 #: Bounds of what is fitted: seconds of a step, of a request of it, and before a first token.
@@ -77,9 +91,13 @@ class Kind(NamedTuple):
 
 def batch(row: BatchRow) -> Point:
     """Return what a batch took by what is predicted."""
+    if not row.server:
+        return in_halves(row)
     party = row.party
     degrees = Degrees(party.tp * party.attention_dp, party.pp, party.moe_ep, party.attention_dp)
     prices = prices_of(row.net, row.device, row.server, row.formats, row.version, degrees)
+    if row.step:
+        prices = with_step(prices, row.step)
     decode = prefill = None
     many = row.requests
     handed, alone = HANDED_OVER if row.server == "vllm" else (0.0, 0.0)
@@ -100,6 +118,49 @@ def batch(row: BatchRow) -> Point:
     return Point(row, decode, prefill)
 
 
+def in_halves(row: BatchRow) -> Point:
+    """Return what a batch took by what is predicted of DeepSeek's own program.
+
+    (deepseek-ai/profile-data.) Requests are in two halves: while the tokens of one are sent, the
+    other computes. So a step takes as long as both compute, or as one computes and is sent. What
+    sends many tokens takes 24 of 132 multiprocessors, of few none; experts are chosen equally.
+    """
+    degrees = Degrees(row.party.attention_dp, 1, row.party.moe_ep, row.party.attention_dp)
+    kernels = Kernels(
+        DEEPSEEK, row.formats.products, row.formats.experts, exchange=ONCE_A_HOST,
+        evens_experts=True,
+    )  # fmt: skip
+    alone = load(row.net, dims={"seq": 1})
+    prices = StepPrices(
+        program_of(alone, degrees.of_attention), find_device(row.device), COST_MODELS["tiled"],
+        kernels, degrees, find_cluster("dgx_h100"),
+    )  # fmt: skip
+    half = row.requests / 2
+    if row.decode_s is not None:
+        step = prices.rows(half) + prices.scores(half)
+        step += prices.steps(half, row.prompt + row.output / 2)
+    else:
+        step = prices.rows(half * row.prompt) + prices.prompts(half, row.prompt, row.prompt)
+    sent = float(step.times[EXCHANGE].total)
+    computed = float(step.seconds) - sent
+    if row.prefill_s is not None:
+        seconds = max(2 * computed / COMPUTING, computed / COMPUTING + sent)
+        return Point(row, None, seconds / row.prefill_s)
+    assert row.decode_s is not None
+    return Point(row, max(2 * computed, computed + sent) / row.decode_s, None)
+
+
+def with_step(prices: StepPrices, kernel: str) -> StepPrices:
+    """Return what steps take whose attention of one query is another kernel's."""
+    backend = prices.kernels.backend
+    assert backend is not None
+    backend = backend._replace(step={prices.device.architecture: (kernel, kernel)})
+    return StepPrices(
+        prices.program, prices.device, prices.cost_model, replace(prices.kernels, backend=backend),
+        prices.degrees, prices.cluster,
+    )  # fmt: skip
+
+
 def points(rows: Sequence[Any], of: Any, missing: dict[str, int]) -> Iterator[Point]:
     """Yield the points of rows, counting those that cannot be."""
     for row in rows:
@@ -118,7 +179,8 @@ def kinds(found: Sequence[Point], batches: Sequence[Point]) -> list[Kind]:
 
     fitted = [point for point in found if point.row.device in FITTED]
     others = [point for point in found if point.row.device not in FITTED]
-    splitwise = [point for point in batches if point.row.server != "llama_cpp"]
+    cases = [point for point in batches if point.row.row_id.startswith("infersim")]
+    splitwise = [point for point in batches if point.row.server == "vllm"]
     llama = [point for point in batches if point.row.server == "llama_cpp"]
     both = np.concatenate([errors(splitwise, "tpot"), errors(splitwise, "ttft")])
     return [
@@ -130,6 +192,10 @@ def kinds(found: Sequence[Point], batches: Sequence[Point]) -> list[Kind]:
         ),
         Kind("Splitwise, prefill and decode", both, 8, 0, 20, 0),
         Kind("llama.cpp, decode", errors(llama, "tpot"), 0, 12, 0, 12, "one share a model: 17 %"),
+        Kind(
+            "InferSim's cases (8 % each)", np.concatenate([errors(cases, "tpot"),
+            errors(cases, "ttft")]), 8, 0, 10, 0, "its own 3 to 15 %",
+        ),
     ]  # fmt: skip
 
 
@@ -284,12 +350,16 @@ def main() -> None:
     for name, read in (("splitwise.csv", read_splitwise), ("xdai_llamacpp.csv", read_llama_cpp)):
         if (MEASURED / name).exists():
             batches += read(MEASURED / name).rows
+    batches += infersim_cases()
     of_batches = list(points(batches, batch, missing))
     if args.rows:
         for point in (*found, *of_batches):
             print(point.row.row_id, point.tpot, point.ttft)
     of_kinds = kinds(found, of_batches)
     print(table(of_kinds), by_deployment(found), sep="\n\n")
+    for point in of_batches:
+        if point.row.row_id.startswith("infersim"):
+            print(f"{point.row.row_id}: {100 * ((point.tpot or point.ttft or 0) - 1):+.1f} %")
     print("left out:", dict(missing))
     if args.bands:
         held = bands(found)

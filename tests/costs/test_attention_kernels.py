@@ -112,6 +112,36 @@ def test_tiles_are_those_of_the_architecture_and_of_the_length(a_kernel: Any) ->
     assert seconds(decode(1, 64)) == pytest.approx(BLOCK / 2)
 
 
+def test_rows_are_computed_as_many_at_once_as_on_the_architecture(a_kernel: Any) -> None:
+    # One query has 64 rows of a tile of 128 computed, by two groups of warps all of them.
+    a_kernel(packed=(0,))
+    assert seconds(decode(1, 128)) == pytest.approx(BLOCK / 2)
+    a_kernel(packed=(0,), own_rows={"Hopper": 128})
+    assert seconds(decode(1, 128)) == pytest.approx(BLOCK)
+    a_kernel(packed=(0,), own_rows={"Ada": 128})
+    assert seconds(decode(1, 128)) == pytest.approx(BLOCK / 2)
+
+
+def test_a_multiprocessor_draws_so_many_bytes_a_clock(a_kernel: Any) -> None:
+    # Two heads of 4,096 keys, 2 x 4,096 x 128 x 2 bytes each, on two multiprocessors of 1 GHz that
+    # draw 10 bytes a clock; products of 32 blocks for half the rows take 0.134 ms.
+    a_kernel({"loads": 10.0}, packed=(0,))
+    assert seconds(decode(2, 4096)) == pytest.approx(2 * 4096 * 128 * 2 / 10e9)
+    # 1,000 heads are 10 waves for 100 multiprocessors, which draw at once.
+    loaded = 1000 * 2 * 4096 * 128 * 2 / (100 * 10e9)
+    assert seconds(decode(1000, 4096)) == pytest.approx(loaded)
+
+
+def test_exponentials_are_hidden_behind_products_of_slower_units(a_kernel: Any) -> None:
+    # Products of a block and as long for exponentials: at half the pace products take 2 of 2 and
+    # the rest (2^1.5 - 1)^(2/3) = 1.495, together (2^1.5 + 1.828)^(2/3) = 2.787.
+    a_kernel({"exponentials": 1.0}, packed=(0,))
+    clocks = {"matrix_clock": 1000.0, "exponentials": 128 * 128 / BLOCK / 1e9}
+    assert seconds(prefill(1, 128), **clocks) == pytest.approx(2 * BLOCK)
+    slow = seconds(prefill(1, 128), **clocks, matrix_peak=50e12)
+    assert slow == pytest.approx(2.787 * BLOCK, rel=1e-3)
+
+
 def test_wide_heads_leave_a_share_of_the_speed(a_kernel: Any) -> None:
     a_kernel({"wide": 0.5}, packed=(0,))
     assert seconds(prefill(1, 128)) == pytest.approx(BLOCK)

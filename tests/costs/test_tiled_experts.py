@@ -204,6 +204,23 @@ def test_shapes_are_tuned_by_device() -> None:
     assert found.tolist() == [True, False]
 
 
+def test_rows_that_are_brought_in_order_pass_once_between_the_products() -> None:
+    # 2,000 rows of gate and up, 2 x 256 columns, read in halves, and their function in bytes.
+    operation = layer(kernel="deepgemm_fp8_block", element_size=1, weight_size=1, dtype="fp8")
+    (passed,) = experts._passes(operation, EXPERT_KERNELS["deepgemm_fp8_block"])
+    assert passed == 2000 * (2 * 512 + 256)
+
+
+def test_a_group_of_warps_has_64_rows_whether_there_are_any() -> None:
+    # 100 groups of 4 rows and 128 columns: 100 tiles of 32 x 128, or in as many waves of 64 x 128,
+    # which take twice as long along 8,192 elements of K.
+    operation = GroupedMatMul("ours", 100, 400, 128, 8192, 2, loads=((100, 4),))
+    few = grouped.choose(operation, machine(launch=0.0), grouped.Library())
+    many = grouped.choose(operation, machine(launch=0.0), grouped.Library(least_rows=64))
+    assert few.time.total == pytest.approx(WAVE / 4, rel=1e-3)
+    assert many.time.total == pytest.approx(WAVE / 2, rel=1e-3)
+
+
 def test_explanations_say_how_rows_are_spread() -> None:
     target = Target(paleo.find_device("H100_SXM"), "bf16")
     operation = layer(kernel="trtllm_cutlass_bf16")
@@ -246,6 +263,12 @@ def test_kernels_of_warps_do_as_much_in_a_clock_on_any_multiprocessor() -> None:
     ada = machine(architecture="Ada", matrix_peak=100 * 512 * 1e9, clock=1e9)
     assert kernel.share(ada) == 1
     assert kernel.share(machine()) == share
+    # A board of it whose units are at half the pace: twice the share of their speed there, at most
+    # all of it.
+    half = machine(matrix_peak=100 * 2048 * 1e9, clock=1e9, matrix_clock=4096.0)
+    assert kernel.share(half) == pytest.approx(2 * share)
+    eighth = machine(matrix_peak=100 * 512 * 1e9, clock=1e9, matrix_clock=4096.0)
+    assert kernel.share(eighth) == 1
     # Others have Hopper's share as it is.
     assert EXPERT_KERNELS["vllm_triton_fp8_block"].share(ada) == pytest.approx(
         EXPERT_KERNELS["vllm_triton_fp8_block"].constants("Hopper")["share"]

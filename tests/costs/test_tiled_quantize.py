@@ -246,9 +246,11 @@ def test_a_library_without_rules_takes_any_tile_and_splits_nothing() -> None:
     # DeepGEMM adds up each 128 numbers on the lanes of Hopper: 0.85 of the speed; on Blackwell the
     # matrix units do.
     product = MatMul(128, 128, 65536, 1, 2, kernel="deepgemm")
-    hopper = gemm._chosen(product, machine(launch=0.0))
+    hopper = gemm._chosen(product, machine(launch=0.0, matrix_clock=0.0))
     assert hopper.split == 1
-    blackwell = gemm._chosen(product, machine(launch=0.0, architecture="Blackwell"))
+    blackwell = gemm._chosen(
+        product, machine(launch=0.0, matrix_clock=0.0, architecture="Blackwell")
+    )
     assert blackwell.time.total == pytest.approx(0.85 * hopper.time.total, rel=0.01)
     quantized, product = BACKENDS["sglang"].product(128, 128, 256, "fp8_block", 1, 2)  # type: ignore[assignment]
     assert (getattr(quantized, "method", ""), product.kernel) == ("group", "deepgemm")

@@ -201,7 +201,9 @@ for _each in (
             "Blackwell RTX": ("fa2_prefill", "flashinfer_prefill"),
         },
         {
-            **_same(Ampere="fa2_decode", Hopper="fa3_decode_vllm", Blackwell="trtllm_gen_generation"),
+            **_same(
+                Ampere="fa2_decode", Hopper="fa3_decode_vllm", Blackwell="trtllm_gen_generation"
+            ),
             "Ada": ("fa2_decode", "flashinfer_decode"),
             "Blackwell RTX": ("fa2_decode", "flashinfer_decode"),
         },

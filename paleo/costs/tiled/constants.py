@@ -48,7 +48,7 @@ CONSTANTS: dict[str, Constant] = {
     ),
     "matrix_share": Constant("share of the matrix units' peak in a long loop", "1", 0.2, 1.2, 0.88),
     "matrix_clock": Constant(
-        "operations of 2 bytes that the matrix units of a multiprocessor do in a clock of the device "
+        "operations of 2 bytes that a multiprocessor's matrix units do in a clock of the device "
         "that shares of their peak are of; 0: shares are the same at any rate",
         "1", 0.0, 65536.0, 0.0,
     ),

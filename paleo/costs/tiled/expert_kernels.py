@@ -43,7 +43,8 @@ CONSTANTS: dict[str, Constant] = {
 }
 
 #: Shapes of bf16 that SGLang has tuned tiles for, by device: columns of an expert by experts. (The
-#: files of python/sglang/srt/layers/moe/moe_runner/triton_utils/configs, 0.5.10.)
+#: files of python/sglang/srt/layers/moe/moe_runner/triton_utils/configs, 0.5.10; before that in
+#: fused_moe_triton/configs.)
 _TUNED: Mapping[str, Mapping[int, tuple[int, ...]]] = {
     "A100_SXM_80GB": {
         1: (1792, 3584, 7168, 14336), 8: (1792, 2048, 3584, 4096, 7168),
@@ -58,6 +59,9 @@ _TUNED: Mapping[str, Mapping[int, tuple[int, ...]]] = {
     "H200_SXM": {
         8: (1792, 2048, 3584, 4096, 7168, 14336), 16: (1024,), 20: (1536,),
         64: (320, 640, 1280, 2560), 128: (192, 384, 768), 161: (192,), 512: (64, 128, 256),
+    },
+    "H20_SXM": {
+        128: (96, 192, 384, 768), 256: (512,), 512: (64, 128),
     },
     "L40S": {
         8: (3584,), 128: (928, 1856),
@@ -84,12 +88,14 @@ class ExpertKernel:
     """A framework's layer of experts; see the module.
 
     It `copies` rows into the order of experts and back, unless its products gather them
-    (`gathers`), or else has a place for every token and choice, here or elsewhere. With `fuses` the
-    first product applies the function. `sides` are the most rows and columns of a tile, `tile` is
-    the only one where there is but one, and `few` that for no more tokens than experts. `like` is
-    the kernel whose constants hold on architectures where it has none of its own. `by_warps` are
-    those that multiply warp by warp (mma.sync), so that they do as many operations a clock on any
-    multiprocessor, whatever share that is of a peak that is of groups of warps.
+    (`gathers`), or else has a place for every token and choice, here or elsewhere; where rows are
+    `brought` in that order by what exchanges them, that takes them back and sums them, too. With
+    `fuses` the first product applies the function. `sides` are the most rows and columns of a tile,
+    `least_rows` the least rows, `tile` is the only one where there is but one, and `few` that for
+    no more tokens than experts. `like` is the kernel whose constants hold on architectures where it
+    has none of its own. `by_warps` are those that multiply warp by warp (mma.sync), so that they do
+    as many operations a clock on any multiprocessor, whatever share that is of a peak that is of
+    groups of warps.
     """
 
     name: str
@@ -97,19 +103,25 @@ class ExpertKernel:
     source: str
     copies: bool = True
     gathers: bool = False
+    brought: bool = False
     fuses: bool = False
     sides: int = 0
     tile: tuple[int, int] | None = None
     few: tuple[int, int] | None = None
     like: str = ""
     by_warps: bool = False
+    least_rows: int = 0
 
-    def share(self, machine: Machine) -> float:
-        """Return the share of a product's speed, where Hopper's holds for want of another."""
+    def share(self, machine: Machine) -> Quantity:
+        """Return the share of a product's speed: of `by_warps` at the pace of the matrix units.
+
+        Where a kernel has no constants of its own, Hopper's holds for want of another.
+        """
         share = self.constants(machine.architecture)["share"]
-        is_own = bool(self.name) and machine.architecture in FILES(self.name)
-        if is_own or not self.by_warps or machine.matrix_peak is None:
+        if not self.by_warps or machine.matrix_peak is None:
             return share
+        if self.name and machine.architecture in FILES(self.name):
+            return minimum(share / machine.pace, 1.0)
         a_clock = machine.matrix_peak / (machine.multiprocessors * machine.clock)
         return min(share * _HOPPER_CLOCK * _HALF / machine.element_size / float(a_clock), 1.0)
 
@@ -183,6 +195,12 @@ for _each in (
     _cutlass("trtllm_deepgemm", f"{_TORCH}/fused_moe_deepgemm.py", "DeepGEMM, fp8 by blocks"),
     _gen("trtllm_gen_nvfp4", f"{_TORCH}/fused_moe_trtllm_gen.py", "nvfp4"),
     _gen("trtllm_gen_mxfp4_mxfp8", f"{_TORCH}/fused_moe_trtllm_gen.py", "mxfp4 by mxfp8"),
+    ExpertKernel(
+        "deepgemm_fp8_block",
+        "DeepGEMM, fp8 by blocks, of rows that DeepEP brings in the order of experts",
+        "deepseek-ai/DeepGEMM, m_grouped_fp8_gemm_nt_contiguous and _masked", brought=True,
+        sides=256, least_rows=64,
+    ),
     # They are TensorRT-LLM's, which serving on Hopper and Blackwell ran untuned where measured.
     _cutlass("flashinfer_cutlass_bf16", _FLASHINFER, "bf16", sides=64, like="trtllm_cutlass_bf16"),
     _cutlass("flashinfer_cutlass_fp8", _FLASHINFER, "fp8", sides=64, like="trtllm_cutlass_fp8"),

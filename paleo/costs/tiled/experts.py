@@ -8,6 +8,8 @@ says; how quick products, passes and the many small kernels are is in `expert_co
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paleo.core.operations import FusedExperts
 from paleo.core.quantity import Quantity, maximum, total
 from paleo.costs.model import Detail, Explanation
@@ -30,6 +32,8 @@ def _passes(operation: FusedExperts, kernel: ExpertKernel) -> tuple[Quantity, ..
     # Kernels that read rows where they are have a place for every choice, here or elsewhere.
     places = rows if kernel.copies else tokens * operation.chosen
     found: tuple[Quantity, ...] = ()
+    if kernel.brought:
+        return (places * (widened * _HALF + inner * size),)
     if kernel.copies and not kernel.gathers:
         found += (rows * hidden * (_HALF + size),)
     elif size != _HALF:
@@ -60,8 +64,11 @@ def _chosen(operation: FusedExperts, machine: Machine) -> tuple[Time, tuple[gemm
     constant = kernel.constants(machine.architecture)
     tile = _tile(operation, kernel)
     library = grouped.Library(
-        kernel.share(machine), kernel.operands(machine), constant["fill"], kernel.sides, tile
-    )
+        kernel.share(machine), kernel.operands(machine), constant["fill"], kernel.sides, tile,
+        kernel.least_rows,
+    )  # fmt: skip
+    if kernel.by_warps:  # whose share is of the pace at hand already
+        machine = replace(machine, matrix_clock=0.0)
     choices = tuple(grouped.choose(each, machine, library) for each in operation.products)
     first, second = choices
     time = first.time + second.time

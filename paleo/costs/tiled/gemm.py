@@ -286,9 +286,7 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
     tile = kernel.tile(m, n, machine)
     if tile is None:
         least = kernel.least_rows.get(machine.architecture, 0)
-        return choose(
-            m, n, k, machine, sizes=sizes, share=share, splits=(1,), least_rows=least
-        )
+        return choose(m, n, k, machine, sizes=sizes, share=share, splits=(1,), least_rows=least)
     waiting = kernel.waiting.get(machine.architecture, 1.0)
     chosen = choose(
         m, n, k, replace(machine, latency=waiting * machine.latency), sizes=sizes, tile=tile,

@@ -29,14 +29,15 @@ class Library(NamedTuple):
     """A library of grouped products: `share` of a product's speed, `operands` of its bandwidth.
 
     `fill` are the seconds in which a tile starts and ends. `sides` are the most rows and columns of
-    a tile, 0 for any; `tile` is its only one, if it has but one.
+    a tile, 0 for any, `least_rows` the least rows; `tile` is its only one, if it has but one.
     """
 
-    share: float = 1.0
+    share: Quantity = 1.0
     operands: Quantity = 1.0
     fill: float = 0.0
     sides: int = 0
     tile: tuple[Quantity, Quantity] | None = None
+    least_rows: int = 0
 
 
 def choose(operation: GroupedMatMul, machine: Machine, library: Library) -> gemm.Choice:
@@ -58,7 +59,7 @@ def choose(operation: GroupedMatMul, machine: Machine, library: Library) -> gemm
     return gemm.choose(
         m, n, k, machine, sizes=sizes, count=groups, stored=(first, second), splits=(1,),
         share=library.share, operands=library.operands, sides=library.sides, tile=library.tile,
-        loads=loads, fill=library.fill,
+        loads=loads, fill=library.fill, least_rows=library.least_rows,
     )  # fmt: skip
 
 

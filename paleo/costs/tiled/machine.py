@@ -151,9 +151,8 @@ class Machine:
         many clocks where the units are slower, and longer products hide more of it: the two add up
         as powers of `_HIDDEN` do.
         """
-        pace = self.pace
-        kept = minimum(share, 1.0) ** _HIDDEN
-        return (1.0 - (1.0 - kept) * (1.0 - pace**_HIDDEN)) ** (-1 / _HIDDEN)
+        found: Quantity = 1.0 - (1.0 - share**_HIDDEN) * (1.0 - self.pace**_HIDDEN)
+        return found ** (-1 / _HIDDEN)
 
     def long_rate(self, share: Quantity = 1.0) -> Quantity:
         """Return the FLOP/s of long products, times `share` what a loop of such a share reaches."""

@@ -46,6 +46,7 @@ SIMULATED, _ROUNDS = 64, 6
 _CLUSTERS = {
     "H100_SXM": "dgx_h100", "H200_SXM": "hgx_h200", "B200_SXM": "hgx_b200", "B300_SXM": "hgx_b200",
     "GB200": "gb200_nvl72", "GB300": "gb200_nvl72", "A100_SXM_80GB": "dgx_a100",
+    "H20_SXM": "dgx_h100",  # as many links of NVLink 4
 }  # fmt: skip
 #: vLLM of rows that do not say theirs: those of InferenceX in 2025.
 _UNSTATED = {"vllm": "0.11"}

@@ -140,4 +140,5 @@ def infersim_cases() -> Iterator[BatchRow]:
             formats, party,
             requests * prompt / rate if is_prefill else None,
             None if is_prefill else requests / rate,
+            "" if net == "deepseek_v3" else "flashinfer_decode",
         )  # fmt: skip

@@ -104,7 +104,8 @@ class BatchRow:
     """A single batch of requests of the same length, all at once: nobody joins or leaves.
 
     `requests` is how many a group of attention has. `prefill_s` are the seconds of its prompts,
-    `decode_s` of a token after them on average; None where it was not measured.
+    `decode_s` of a token after them on average; None where it was not measured. `step` is the
+    kernel of attention of one query, "" for the server's own.
     """
 
     row_id: str
@@ -120,6 +121,7 @@ class BatchRow:
     party: Party
     prefill_s: float | None
     decode_s: float | None
+    step: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from paleo.step.serving.tables import Line, Plane
 
 #: How tokens reach experts of other groups: all of them go to all devices, or each to its own.
 ALL_GATHER, ALL_TO_ALL = "all_gather", "all_to_all"
+#: And as DeepEP moves them: many tokens go once to each host, whose devices pass them on.
+ONCE_A_HOST = "once_a_host"
 
 
 class Parts(NamedTuple):
@@ -69,7 +71,8 @@ class Kernels:
     before and behind attention where those differ. `cache` is the bytes of a number of keys and
     values. `reduces` is the scheme of all-reduces, whose kernel adds what came before and
     normalizes, too, where it `folds_norms`. `exchange` is how tokens reach experts where attention
-    is data parallel.
+    is data parallel. With `evens_experts` each of them has as many rows as the others, as where
+    those that are chosen most have several copies.
     """
 
     backend: Backend | None
@@ -80,6 +83,7 @@ class Kernels:
     folds_norms: bool = False
     attention: str = ""
     exchange: str = ALL_GATHER
+    evens_experts: bool = False
 
 
 def widest(device: Device) -> str:

@@ -26,14 +26,23 @@ from paleo.core.operations import (
     Pass,
     Stream,
 )
-from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, where
+from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, minimum, np, where
 from paleo.core.scanning import DeltaRule, ShortConvolution
 from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.costs import CostModel, Target, Time
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.costs.tiled.quantizations import QUANTIZATIONS, ROWS_OF_LANES, by_lanes, product
 from paleo.step.passes import exchange_time, priced
-from paleo.step.serving.parts import ALL_GATHER, ALL_TO_ALL, Degrees, Kernels, Parts, Tables, widest
+from paleo.step.serving.parts import (
+    ALL_GATHER,
+    ALL_TO_ALL,
+    ONCE_A_HOST,
+    Degrees,
+    Kernels,
+    Parts,
+    Tables,
+    widest,
+)
 from paleo.step.serving.program import (
     ATTENTION,
     EXPERTS,
@@ -58,6 +67,9 @@ ENCODER = "encoder"
 #: the deviation of one. (TensorRT-LLM's steps of Llama 3.1 8B and 70B on H100 and H200 take 4, 5
 #: and 8 us longer for each all-reduce among 2, 4 and 8 devices than its kernels by themselves.)
 _DRIFT = 3.5e-6
+#: Tokens of a device beyond which DeepEP's kernels are not those of low latency, which send each
+#: copy of a token by itself (deepseek-ai/DeepEP, docs/legacy.md: decoding batches below 256).
+_MANY_TOKENS = 256
 #: Kernels of attention to chosen keys take so many heads at a time.
 _TILE = 64
 #: Bytes of a number that is sampled from.
@@ -262,9 +274,12 @@ class StepPrices:
         kernel = ""
         if backend is not None:
             kernel = backend.experts(self.device, self.kernels.experts, held, inner)
+        loads = loads_of(of, everyone, held)
+        if self.kernels.evens_experts:
+            loads = ((held, everyone * of.chosen / of.experts),)
         return (
             FusedExperts(
-                everyone, of.chosen, of.hidden, inner, loads_of(of, everyone, held), kind.size,
+                everyone, of.chosen, of.hidden, inner, loads, kind.size,
                 kind.weight_size, of.is_gated, kind.dtype, kernel,
             ),
         )  # fmt: skip
@@ -470,14 +485,18 @@ class StepPrices:
         """Return the seconds in which tokens reach the experts of a layer, and sums come back.
 
         All devices gather all tokens and scatter sums; or each sends a token to those that hold
-        its experts alone, at most as many as there are, and they send back what each has made.
+        its experts alone, at most as many as there are, and they send back what each has made; or
+        where they are many, to their hosts.
         """
         everyone = self.degrees.attention_dp * tokens
         kind = QUANTIZATIONS[self.kernels.experts]
         # Tokens go as experts read them; where that is as weights alone are, in two bytes.
         out, back = kind.size * of.hidden * everyone, HALF * of.hidden * everyone
-        if self.kernels.exchange == ALL_TO_ALL:
-            holders = self.degrees.ep
+        if self.kernels.exchange in (ALL_TO_ALL, ONCE_A_HOST):
+            holders: Quantity = self.degrees.ep
+            if self.kernels.exchange == ONCE_A_HOST:
+                hosts = ceil_div(holders, self._all.levels[0].members)
+                holders = where(tokens > _MANY_TOKENS, hosts, holders)
             reached = holders * (1 - (1 - 1 / holders) ** of.chosen) / self.degrees.tp
             return self._sending(self._all, reached * out, Collecting.ALL_TO_ALL) + self._sending(
                 self._all, reached * back, Collecting.ALL_TO_ALL

@@ -15,6 +15,7 @@ from paleo.costs.tiled.backends import BACKENDS
 from paleo.costs.tiled.quantizations import by_lanes, product
 from paleo.net.division import divided
 from paleo.net.heads import with_repeated_heads
+from paleo.step.serving.parts import ONCE_A_HOST
 from paleo.step.serving.prices import EXCHANGE, Degrees, Kernels, StepPrices
 from paleo.step.serving.program import Product, read_program
 
@@ -101,6 +102,29 @@ def test_tokens_of_other_groups_reach_experts() -> None:
     sent = prices("qwen3_30b_a3b", kernels, degrees).rows(16).times[EXCHANGE].total
     each = size * 4 * (1 - 0.75**8) / 4
     assert sent == pytest.approx(48 * 2 * seconds(each, "all_to_all"), rel=1e-6)
+
+
+def test_deepep_sends_many_tokens_once_to_each_host() -> None:
+    degrees = Degrees(tp=16, ep=16, attention_dp=16)
+    of = prices("qwen3_30b_a3b", Kernels(BACKENDS["sglang"], exchange=ONCE_A_HOST), degrees)
+    group = find_cluster("dgx_h100").group(16, 1)
+    # Of 8 choices 16 (1 - (15/16)^8) = 6.4529 devices hold some, and of two hosts 1.9922. 256
+    # tokens of a device go to devices, 257 to hosts; each in 2 x 2048 bytes, there and back.
+    for tokens, copies in ((256, 6.45287), (257, 1.99219)):
+        seconds = COLLECTIVES["auto"].seconds_on(
+            group, copies * tokens * 2 * 2048, Operation.ALL_TO_ALL
+        )
+        sent = of.rows(tokens).times[EXCHANGE].total
+        assert sent == pytest.approx(48 * 2 * float(seconds), rel=1e-4)
+
+
+def test_experts_may_have_as_many_rows_as_the_others() -> None:
+    degrees = Degrees(tp=4, ep=4, attention_dp=4)
+    of = prices("qwen3_30b_a3b", Kernels(BACKENDS["sglang"], evens_experts=True), degrees)
+    ((experts, _),) = of.program.experts
+    # 400 tokens of all four groups have 8 of 128 experts each: 25 rows of each of the 32 here.
+    (layer,) = of._experts(experts, 100)
+    assert layer.loads == ((32, 25),)
 
 
 def test_llama_cpp_reads_weights_once_for_few_rows() -> None:
