@@ -521,41 +521,6 @@ def test_bytes_are_multiplied_on_the_lanes_before_the_library_has_matrix_units_d
     assert gemm.price(MatMul(256, 256, 256, 1, 4), none).compute > 0
 
 
-def test_slower_matrix_units_hide_more_of_what_is_no_product() -> None:
-    # Shares are of units that do 640 operations a clock (1 TFLOP/s at 1.5625 GHz). Of a loop that
-    # reaches half of it products are half: seconds to the power of 1.5 that products and the rest
-    # take, of 1 in all, are 0.5^1.5 = 0.354 and 0.646.
-    fast = machine(matrix_clock=640.0, matrix_share=0.5)
-    assert fast.pace == pytest.approx(1.0)
-    assert fast.product_rate == pytest.approx(50e12)
-    # At a quarter of the pace products take 2, and with the rest (2^1.5 + 0.646)^(2/3) = 2.294: of
-    # 25 TFLOP/s 2 / 2.294 = 0.872.
-    slow = machine(matrix_clock=640.0, matrix_share=0.5, matrix_peak=25e12)
-    assert slow.pace == pytest.approx(0.25)
-    assert slow.product_rate == pytest.approx(25e12 * 2 / 2.294, rel=1e-3)
-    # Bytes are as quick as halves at twice the rate; and what is all products is so at any pace.
-    bytes_ = replace(slow, matrix_peak=50e12, element_size=1)
-    assert bytes_.pace == pytest.approx(0.25)
-    assert replace(slow, matrix_share=1.0).product_rate == pytest.approx(25e12)
-    # Where shares are of no device in particular, they hold at any pace; none is above theirs.
-    assert replace(slow, matrix_clock=0.0).product_rate == pytest.approx(12.5e12)
-    assert replace(fast, matrix_peak=200e12).product_rate == 100e12
-
-
-def test_an_h20_has_a_quarter_of_the_pace_of_an_h100() -> None:
-    # 148 TFLOP/s on 78 multiprocessors at 1.98 GHz are 958 a clock, of 3,785.
-    found = machine_for(Target(paleo.find_device("H20_SXM"), "bf16"))
-    assert found.pace == pytest.approx(148e12 / (78 * 1.98e9) / 3785)
-    for name in ("H100_SXM", "H200_SXM", "H800_SXM"):
-        assert machine_for(Target(paleo.find_device(name), "fp8")).pace == 1.0
-    # DeepGEMM takes 4,469 us for 16,384 x 9,216 x 4,096 on it, and 22.4 for 16 rows
-    # (alibaba/InferSim, bench_data/gemm/h20).
-    target = Target(paleo.find_device("H20_SXM"), "fp8", training=False)
-    for rows, seconds in ((16384, 4469e-6), (16, 22.43e-6)):
-        product = MatMul(rows, 9216, 4096, 1, 2, kernel="deepgemm")
-        assert TILED.price(product, target).total == pytest.approx(seconds, rel=0.06)
-
-
 def test_the_power_of_a_t4_and_an_l4_follows_from_their_boards() -> None:
     # NeuSight's longest fp32 products: 3.7 to 4.1 TFLOP/s in 70 W of a peak of 8.1.
     for name, low, high in (("T4", 3.7e12, 4.2e12), ("L4", 9e12, 11e12)):

@@ -251,5 +251,6 @@ def test_infersim_counts_tokens_a_device() -> None:
     assert prefill.prefill_s == pytest.approx(16384 / 7839)
     decode = cases["infersim:qwen3_8b:decode"]
     assert decode.decode_s == pytest.approx(64 / 2682)
+    assert decode.step == "flashinfer_decode"
     for case in cases.values():
         assert case.party.moe_ep in (1, case.party.attention_dp)

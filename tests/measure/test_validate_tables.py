@@ -220,7 +220,7 @@ def test_heads_that_share_too_many_keys_fall_back(tmp_path: Path) -> None:
         ),
         (
             "vllm", "kernel=fa3_prefill stored=1 kernels=3",
-            "kernel=fa3_decode stored=1 kernels=4",
+            "kernel=fa3_decode_vllm stored=1 kernels=4",
         ),
         (
             "trtllm", "kernel=trtllm_fmha rotated=1 kernels=3",
