@@ -17,6 +17,9 @@ Rows of Splitwise and of llama.cpp come in the columns of docs/validate.md.
   (example/deepseek-v3): so requests have as many on average as DeepSeek said of its service
   (4,989). Of Qwen3 they are SGLang's on H20, of 4,096 and 2,048 tokens (main.py's defaults), 16,384
   tokens of prompts at once, and 100 and 64 requests a device (example/qwen3-30B-A3B, qwen3-8B).
+  Their tokens are FlashInfer's steps, prompts FlashAttention-3's: those are the kernels that the
+  tool has measured on H20 (bench_data/mha), and how SGLang is run there, where FlashAttention-3's
+  steps take 2.2 to 2.8 times as long (sgl-project/sglang, issues 5630 and 6151).
 """
 
 from __future__ import annotations
