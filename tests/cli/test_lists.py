@@ -1,4 +1,5 @@
-"""Lists of settings on the command line: every combination, as if each had been asked for alone."""
+"""Lists of settings on the command line, every combination as if each had been asked for alone, and
+of hardware."""
 
 from __future__ import annotations
 
@@ -241,3 +242,13 @@ def test_a_rate_is_low_where_times_are_high() -> None:
     # Without a band there are no ends.
     (plain,) = as_json("metrics", "resnet18", "--cost_model=paleo2017")["metrics"]
     assert not [key for key in plain if key.endswith(("_low", "_high"))]
+
+
+def test_devices_and_networks_are_listed_with_the_source_of_each_figure() -> None:
+    (k40,) = as_json("devices", "Tesla K40")["devices"]
+    assert k40["figures"]["memory_bandwidth"]["value"] == 288e9
+    assert k40["peak_flop_per_s"]["fp32"]["vector"]["value"] == 4.29e12
+    assert all(figure["source"] for figure in k40["figures"].values())
+    (pcie3,) = as_json("networks", "pcie3")["networks"]
+    assert pcie3["paleo2017"]["bandwidth_bytes_per_s"] == 16e9
+    assert pcie3["figures"]["bandwidth"]["value"] == 15.75e9
