@@ -6,7 +6,8 @@
     python benchmarks/served.py --write    write them into docs/accuracy.md
     python benchmarks/served.py --check    exit with 1 if a bound is missed that was met
     python benchmarks/served.py --bands    and write the error bands of tokens and of first tokens
-    python benchmarks/served.py --fit      fit what hosts take, to 40 rows of H100, H200 a server
+    python benchmarks/served.py --fit      fit what hosts take, to 40 rows of H100, H200 a server,
+                                           and to 20 of Splitwise's decodes, and of its prompts
 
 Served points are those of aiconfigurator-core (the extra `validate`), batches those of Splitwise
 and llama.cpp (docs/accuracy.md says where they are). Nothing is fitted to a net, nor to any row of
@@ -31,24 +32,27 @@ import numpy as np
 from error_bands import COVERAGE, Bands
 
 from paleo.cluster import find_cluster, find_device
+from paleo.cluster.servers import SERVERS
 from paleo.core.errors import PaleoError
 from paleo.costs import COST_MODELS
 from paleo.costs.error_bands import FIRST_TOKEN, INFERENCE, TOKEN, Like
 from paleo.costs.tiled.backends import Backend, Product
 from paleo.costs.tiled.error_bands import known_bands
 from paleo.measure.validate.alike import Rows, learned, left_out
+from paleo.measure.validate.batches import predicted, prices_of_batch
 from paleo.measure.validate.served import (
     FITTED,
     SIMULATED,
     Point,
     measured_rows,
-    prices_of,
     served,
     server_of,
 )
 from paleo.measure.validate.served_batches import infersim_cases, read_llama_cpp, read_splitwise
 from paleo.measure.validate.serving_rows import BatchRow, ServedRow
 from paleo.net.load import load
+from paleo.step.serving.held import PAGE as OF_DRIVER
+from paleo.step.serving.held import held_bytes
 from paleo.step.serving.parts import ONCE_A_HOST
 from paleo.step.serving.prices import EXCHANGE, Degrees, Kernels, StepPrices
 from paleo.studies.serving.placing import program_of
@@ -58,9 +62,6 @@ PAGE, HEADING = ROOT / "docs" / "accuracy.md", "## Tokens of servers\n"
 FILE = ROOT / "paleo" / "costs" / "tiled" / "errors.toml"
 #: Where files of published batches are: PALEO_MEASURED, or a folder beside the project's.
 MEASURED = Path(os.environ.get("PALEO_MEASURED", ROOT.parent / "shared" / "measured"))
-#: vLLM of 2023, of Splitwise's rows, without graphs: seconds in which its host hands over a kernel,
-#: and of a step in which the device waits (of 20 of the rows of decoding, at random).
-HANDED_OVER = 39e-6, 0.014
 #: The kernels of DeepSeek's own program: FlashMLA, DeepGEMM, FlashAttention-3 for prompts.
 DEEPSEEK = Backend(
     "deepseek", "2025-02", {"fp8_block": Product("group", "deepgemm", "deepseek-ai/DeepGEMM")},
@@ -72,6 +73,8 @@ DEEPSEEK = Backend(
 COMPUTING = 108 / 132
 #: Rows of a server that hosts are fitted to, and requests at a time of them.
 ROWS_OF_FIT, MOST_OF_FIT = 40, 64
+#: Rows of batches that the host of vLLM of 2023 is fitted to, of decoding and of prompts.
+ROWS_OF_BATCHES = 20
 #: Bounds of what is fitted: seconds of a step, of a request of it, and before a first token.
 MOST_HOST = 3e-3, 1e-4, 0.3
 
@@ -93,29 +96,8 @@ def batch(row: BatchRow) -> Point:
     """Return what a batch took by what is predicted."""
     if not row.server:
         return in_halves(row)
-    party = row.party
-    degrees = Degrees(party.tp * party.attention_dp, party.pp, party.moe_ep, party.attention_dp)
-    prices = prices_of(row.net, row.device, row.server, row.formats, row.version, degrees)
-    if row.step:
-        prices = with_step(prices, row.step)
-    decode = prefill = None
-    many = row.requests
-    handed, alone = HANDED_OVER if row.server == "vllm" else (0.0, 0.0)
-
-    def seconds(step: Any) -> float:
-        """Return the seconds of a step whose kernels a host hands over one by one."""
-        return max(float(step.seconds), handed * prices.program.kernels) + alone
-
-    if row.decode_s is not None:
-        keys = row.prompt + row.output / 2
-        step = prices.rows(many) + prices.scores(many) + prices.steps(many, keys)
-        decode = seconds(step) / row.decode_s
-    if row.prefill_s is not None:
-        length = row.prompt
-        step = prices.rows(many * length) + prices.scores(many)
-        step += prices.prompts(many, length, length)
-        prefill = seconds(step) / row.prefill_s
-    return Point(row, decode, prefill)
+    prices = prices_of_batch(row)
+    return predicted(row, with_step(prices, row.step) if row.step else prices)
 
 
 def in_halves(row: BatchRow) -> Point:
@@ -180,17 +162,17 @@ def kinds(found: Sequence[Point], batches: Sequence[Point]) -> list[Kind]:
     fitted = [point for point in found if point.row.device in FITTED]
     others = [point for point in found if point.row.device not in FITTED]
     cases = [point for point in batches if point.row.row_id.startswith("infersim")]
-    splitwise = [point for point in batches if point.row.server == "vllm"]
+    splitwise = [point for point in batches if point.row.server == "vllm_0_2"]
     llama = [point for point in batches if point.row.server == "llama_cpp"]
     both = np.concatenate([errors(splitwise, "tpot"), errors(splitwise, "ttft")])
     return [
-        Kind("a token, H100 and H200", errors(fitted, "tpot"), 12, 8, 15, 8),
+        Kind("a token, H100 and H200", errors(fitted, "tpot"), 12, 8, 12, 8),
         Kind("a token, B200, B300, GB200 (held out)", errors(others, "tpot"), 18, 12, 18, 12),
         Kind(
             f"first token, up to {SIMULATED} requests", errors(found, "ttft"), 0, 25, 0, 27,
             "aiconfigurator 45 to 55 %",
         ),
-        Kind("Splitwise, prefill and decode", both, 8, 0, 20, 0),
+        Kind("Splitwise, prefill and decode", both, 8, 0, 8, 0),
         Kind("llama.cpp, decode", errors(llama, "tpot"), 0, 12, 0, 12, "one share a model: 17 %"),
         Kind(
             "InferSim's cases (8 % each)", np.concatenate([errors(cases, "tpot"),
@@ -240,6 +222,58 @@ def fit(rows: Sequence[ServedRow]) -> None:
 def _without_host(row: ServedRow) -> Point:
     server = replace(server_of(row), step_host=0.0, request_host=0.0, first_host=0.0)
     return served(row, server)
+
+
+def fit_batches(rows: Sequence[BatchRow]) -> None:
+    """Print what the host of vLLM of 2023 takes, and its driver to renew a page of 2 MiB.
+
+    Those of a grid that make the mean error least: of decoding, of random rows, what a kernel, a
+    step and a request of it take; with these, of as many rows of prompts, the pages.
+    """
+    generator = np.random.default_rng(0)
+    server = SERVERS["vllm_0_2"]
+    bare = replace(server, kernel_host=1e-12, step_host=0.0, request_host=0.0, holds_reduced=False)
+    missing: dict[str, int] = defaultdict(int)
+    found = list(points(rows, lambda row: predicted(row, server=bare), missing))
+    kernels = np.array([prices_of_batch(point.row).program.kernels for point in found])
+    many = np.array([point.row.requests for point in found])
+
+    def times(name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return what was measured of a kind, and what devices alone are predicted to take."""
+        of = "decode_s" if name == "tpot" else "prefill_s"
+        measured = np.array([getattr(point.row, of) for point in found])
+        return measured, measured * np.array([getattr(point, name) for point in found])
+
+    def hosted(device: np.ndarray, kernel: float, step: float, request: float) -> np.ndarray:
+        return np.maximum(device, kernel * kernels) + step + request * many
+
+    def error(predicted_s: np.ndarray, measured: np.ndarray) -> float:
+        return float(np.mean(abs(predicted_s / measured - 1)[chosen]))
+
+    chosen = generator.permutation(len(found))[:ROWS_OF_BATCHES]
+    decode, device = times("tpot")
+    grid = np.arange(20e-6, 60e-6, 1e-6), np.arange(0, 20e-3, 1e-3), np.arange(0, 6e-4, 5e-5)
+    host = min(
+        itertools.product(*grid), key=lambda constants: error(hosted(device, *constants), decode)
+    )
+    chosen = generator.permutation(len(found))[:ROWS_OF_BATCHES]
+    prefill, device = times("ttft")
+    free = np.array([server.left_free(find_device(point.row.device)) for point in found])
+    held = np.array(
+        [
+            held_bytes(prices_of_batch(point.row), point.row.requests * point.row.prompt)
+            for point in found
+        ]
+    )
+    pages = np.maximum(held - free, 0) / OF_DRIVER
+    page = min(
+        np.arange(0, 300e-6, 2e-6),
+        key=lambda each: error(hosted(device, *host) + each * pages, prefill),
+    )
+    print(
+        f"vLLM of 2023: kernel {host[0] * 1e6:.0f} us, step {host[1] * 1e3:.0f} ms, request "
+        f"{host[2] * 1e6:.0f} us, page {page * 1e6:.0f} us"
+    )
 
 
 def bands(found: Sequence[Point]) -> Bands:
@@ -326,12 +360,18 @@ By net, server and device:
 
 {details}
 
-What is far off and known: vLLM 0.12's Qwen3 235B takes twice as long as its kernels do; Llama 3.1
-8B of the same run is quicker than its prompts can be computed (its prefix cache is on); some rows
-of 512 requests at a time have fewer in the server than they say. Splitwise's are of vLLM of 2023,
-whose host hands over each kernel: 39 us a kernel and 14 ms a step are fitted to 20 of its rows of
-decoding. Its prompts of 4,096 tokens and more take up to twice as long as predicted on four and
-eight devices, and not on two."""
+What is far off and known: Llama 3.1 8B of vLLM 0.12 is quicker than its prompts can be computed
+(its prefix cache is on). Nine rows of gpt-oss on the H100 are left out, which say 512 requests at a
+time while their server took fewer, a number not stated: first tokens come after 4.5 whole answers.
+Experts in fp8 by blocks on Hopper are those of the version (paleo/step/serving/block_experts.py):
+vLLM 0.11 and 0.12 multiply places for the worst case, which is most of a token of Qwen3 235B.
+
+Splitwise's are of vLLM of 2023 (`--server=vllm_0_2`), whose host hands over each kernel: 42 us a
+kernel, 11 ms a step and 0.4 ms a request of it are fitted to 20 of its rows of decoding. Up to
+version 0.2.5 what was reduced held its memory to a step's end. Prompts of 4,096 tokens and more
+reduce more than the tenth of a device that is free, so that PyTorch gives memory back to the driver
+and takes it again: vAttention (arXiv:2405.04437) has timed these calls, 126 us together for 2 MiB;
+20 of its rows of prompts give 124. One batch is left out, for which the cache has no room."""
 
 
 def main() -> None:
@@ -343,6 +383,8 @@ def main() -> None:
     rows = measured_rows("aiconfigurator_core")[0][:: args.every]
     if args.fit:
         fit(rows)
+        if (MEASURED / "splitwise.csv").exists():
+            fit_batches(read_splitwise(MEASURED / "splitwise.csv").rows)
         return
     missing: dict[str, int] = defaultdict(int)
     found = list(points(rows, served, missing))

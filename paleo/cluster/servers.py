@@ -74,6 +74,10 @@ class Server:
 
     On architectures in `fused_on` a kernel of an all-reduce adds and normalizes, too
     (TensorRT-LLM's allreduce_fusion, which FlashInfer has for others).
+
+    Where no step is a graph its host hands over a kernel in `kernel_host` seconds (0: in those of
+    PyTorch on the device). It `holds_reduced` where PyTorch keeps the memory of what was reduced
+    (paleo.step.serving.held).
     """
 
     name: str
@@ -106,10 +110,12 @@ class Server:
     alone_request: Quantity = 0.0
     overlaps_since: tuple[int, ...] = ()
     fused_on: tuple[str, ...] = ()
+    kernel_host: Quantity = 0.0
+    holds_reduced: bool = False
 
     def of_version(self, version: str) -> Server:
         """Return the server as a version of it was, as it is where no numbers are known."""
-        numbers = _numbers(version)
+        numbers = numbers_of(version)
         if not numbers or numbers >= self.overlaps_since:
             return self
         return replace(
@@ -131,17 +137,22 @@ class Server:
 
         Raises HardwareError where a device's memory is not known.
         """
-        whole = device.memory_capacity
-        if whole is None:
-            raise HardwareError(f"device {device.name} has no memory_capacity")
+        whole = _whole(device)
         reserved = self.limits_on(device).reserved
         if self.shares_rest:
             return self.memory_share * (whole - reserved - weights)
         return self.memory_share * whole - reserved - weights
 
+    def left_free(self, device: Device) -> Quantity:
+        """Return the bytes of a device that neither weights nor a cache nor a profiled step has.
+
+        Raises HardwareError where a device's memory is not known.
+        """
+        return (1 - self.memory_share) * _whole(device)
+
     def all_reduce_of(self, version: str = "") -> str:
         """Return the kernels of all-reduces of a version, of its own where no numbers are known."""
-        numbers = _numbers(version) or _numbers(self.version)
+        numbers = numbers_of(version) or numbers_of(self.version)
         return [kernels for since, kernels in self.all_reduces.items() if numbers >= since][-1]
 
     def check_formats(self, weights: str, cache: str) -> None:
@@ -156,8 +167,14 @@ class Server:
                 )
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers that a version begins with: (1, 2, 0) of 1.2.0rc4."""
+def _whole(device: Device) -> Quantity:
+    if device.memory_capacity is None:
+        raise HardwareError(f"device {device.name} has no memory_capacity")
+    return device.memory_capacity
+
+
+def numbers_of(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with: (1, 2, 0) of 1.2.0rc4, none of others."""
     found = re.match(r"v?(\d+(?:\.\d+)*)", version)
     return tuple(map(int, found[1].split("."))) if found else ()
 
@@ -208,15 +225,48 @@ for _each in (
         graphs_prompts=True,
         overlaps=True,
         step_host=0.0,
-        request_host=8e-6,
+        request_host=12e-6,
         host_source="vllm-project/vllm, issue 10634: between two steps of Llama 2 7B with 256 "
         "requests 5 to 6 ms pass, and 200 to 300 us by asynchronous scheduling, the default from "
         "0.14 on; values by benchmarks/served.py --fit",
-        first_host=0.045,
+        first_host=0.05,
         alone_host=1.4e-3,
         alone_request=16e-6,
         overlaps_since=(0, 14),
         fused_on=("Blackwell",),
+    ),
+    Server(
+        "vllm_0_2",
+        "vLLM of 2023",
+        "0.2.0",
+        "vllm-project/vllm 0.2.0, vllm/config.py (max_num_batched_tokens is max_model_len and at "
+        "least 2048: 4096 of Llama 2), vllm/engine/arg_utils.py (256 requests, "
+        "gpu_memory_utilization 0.9, block_size 16), vllm/core/scheduler.py (whole prompts, alone, "
+        "before decodes) and block_manager.py (watermark 0.01), "
+        "vllm/model_executor/parallel_utils/tensor_parallel/mappings.py "
+        "(torch.distributed.all_reduce); no graphs before 0.2.6",
+        backend="vllm",
+        limits=(StepLimits(0, 4096, 256, 0, 0),),
+        chunks=False,
+        mixes=False,
+        decodes_first=False,
+        reserve="prompt",
+        block=16,
+        memory_share=0.9,
+        weights=("bf16", "fp16", "int4"),
+        caches=("bf16", "fp16"),
+        all_reduces={(0,): _NCCL},
+        experts="",
+        spread_experts="",
+        overlaps=False,
+        step_host=11e-3,
+        request_host=400e-6,
+        host_source="Python between two steps (scheduling, Ray's workers, sampling, text): "
+        "vllm-project/vllm, issue 10634, of later versions; values by benchmarks/served.py --fit, "
+        "of 20 of Splitwise's rows of decoding",
+        watermark=0.01,
+        kernel_host=42e-6,
+        holds_reduced=True,
     ),
     Server(
         "sglang",
@@ -265,7 +315,7 @@ for _each in (
         host_source="LMSYS, SGLang v0.4, https://lmsys.org/blog/2024-12-04-sglang-v0-4: with the "
         "scheduler one batch ahead a profile of five steps shows no idle time of the GPU; what is "
         "left by benchmarks/served.py --fit",
-        first_host=0.155,
+        first_host=0.145,
         fused_on=("Blackwell",),
     ),
     Server(

@@ -74,10 +74,12 @@ def divided(
     sequence: bool = False,
     group: str = "tensor",
     again: bool = True,
+    norms: bool = False,
 ) -> NetSpec:
     """Return the part of a net that one of so many devices has, with its exchanges.
 
-    What is gathered for products is gathered `again` in the backward pass, or kept.
+    What is gathered for products is gathered `again` in the backward pass, or kept. With `norms`
+    those of queries and keys of all heads are divided, too, and sum their squares alone.
 
     Raises NetSpecError for a net that does not fit, SettingError if heads do not divide so, or
     nothing does.
@@ -87,7 +89,7 @@ def divided(
     nodes = build(net).nodes
     whole: frozenset[str] = frozenset()
     while True:
-        division = _Division(net, nodes, ways, sequence, group, whole, again)
+        division = _Division(net, nodes, ways, sequence, group, whole, again, norms)
         try:
             layers = division.layers()
         except _StaysWholeError as error:
@@ -182,9 +184,11 @@ class _Division:
         group: str,
         whole: frozenset[str],
         again: bool = True,
+        norms: bool = False,
     ) -> None:
         self.net = net
         self.again = again
+        self.norms = norms
         self.nodes = nodes
         self.ways = ways
         self.sequence = sequence
@@ -271,6 +275,10 @@ class _Division:
     def _taken(self, node: Node, inputs: list[_Tensor]) -> tuple[Divided, list[_Tensor]]:
         """Return what a device does of a node with its inputs as they are, or once they fit."""
         for change in (None, self._reduced, self._alike, self._whole):
+            if change == self._whole and self._is_divided_norm(node, inputs):
+                axis = inputs[0].axis
+                sums = AllReduce(group=self.group, squares=_normalized(node))
+                return Divided(node.layer, axis), [self._exchange(inputs[0], sums, axis)]
             if change:
                 inputs = [change(tensor, inputs) for tensor in inputs]
             axes = tuple([tensor.axis for tensor in inputs])
@@ -281,6 +289,20 @@ class _Division:
             if found is not None:
                 return found, inputs
         raise AssertionError(f"{node.name} takes no whole inputs")
+
+    def _is_divided_norm(self, node: Node, inputs: Sequence[_Tensor]) -> bool:
+        """Tell whether a node normalizes what devices divide and all read as heads."""
+        axis = inputs[0].axis
+        if not self.norms or node.layer.serves_as != "norm" or axis is None:
+            return False
+        readers = [self.nodes[i] for i in self.children[node.index]]
+        are_heads = all(
+            each.layer.is_view
+            and len(each.output) > len(node.output)
+            and each.output[-2] % self.ways == 0
+            for each in readers
+        )
+        return are_heads and axis >= len(node.output) - _normalized(node)
 
     def _reduced(self, tensor: _Tensor, _: Sequence[_Tensor] = ()) -> _Tensor:
         """Return a tensor of which devices have terms as their sum, or their part of that."""
@@ -415,6 +437,11 @@ def _learning(nodes: Sequence[Node]) -> frozenset[int]:
         if nodes[node.like].is_trained or not found.isdisjoint(node.parents):
             found.add(node.index)
     return frozenset(found)
+
+
+def _normalized(node: Node) -> int:
+    """Return over how many of the last dimensions a norm is."""
+    return int(getattr(node.layer, "num_dims", 1))
 
 
 @functools.cache

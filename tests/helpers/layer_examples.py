@@ -120,6 +120,7 @@ EXAMPLES = [
     Example("Combine", {}, ([2, 5, 6, 4], [2, 6, 3])),
     Example("AllReduce", {"group": "tensor"}, (SEQUENCE,)),
     Example("AllReduce", {"group": "tensor", "backward": True}, (SEQUENCE,)),
+    Example("AllReduce", {"group": "tensor", "squares": 1}, (SEQUENCE,)),
     Example("AllGather", {"group": "tensor", "dim": 1, "ways": 4}, (SEQUENCE,)),
     Example("AllGather", {"group": "tensor", "dim": 1, "ways": 4, "again": False}, (SEQUENCE,)),
     Example("ReduceScatter", {"group": "tensor", "dim": 1, "ways": 3}, (SEQUENCE,)),

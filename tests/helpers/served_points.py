@@ -1,6 +1,9 @@
-"""A row of a table of served points."""
+"""A row of a table of served points, and what steps of a server take."""
 
 from __future__ import annotations
+
+from paleo.measure.validate.served import prices_of
+from paleo.step.serving.prices import Degrees, StepPrices
 
 _BLANK = dict.fromkeys(
     f"{role}_{name}"
@@ -34,3 +37,9 @@ ONE = {
     **dict.fromkeys(_BLANK, ""),
 }
 DUMP = "db-dump/2026-04-27; config_id=1; silicon_concurrency=64"
+
+
+def prices_on(net: str, tp: int) -> StepPrices:
+    """Return the prices of a net in fp16 on so many A100, by vLLM of 2023."""
+    halves = ("fp16", "fp16", "", "fp16")
+    return prices_of(net, "A100_SXM_80GB", "vllm_0_2", halves, "", Degrees(tp))

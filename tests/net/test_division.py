@@ -252,5 +252,29 @@ def test_a_head_with_its_loss_is_divided_by_words() -> None:
     assert graph.nodes[-1].output == (2, 1)
 
 
+def test_norms_of_all_heads_sum_squares() -> None:
+    """OLMo 2 1B: 16 layers of 16 heads of 128, of which queries and keys are normalized."""
+    net = paleo.load("olmo2_1b", dims={"seq": 8})
+    whole, part = (build(divided(net, 4, norms=norms), 3) for norms in (False, True))
+    widths = {"q_proj": 2048, "k_proj": 2048, "v_proj": 512}
+    for graph, divides in ((whole, 1), (part, 4)):
+        made = {node.name: node.output[-1] for node in graph.nodes}
+        for name, width in widths.items():
+            expected = width if name == "v_proj" else width // divides
+            assert made[f"model/layers/1/self_attn/{name}"] == expected
+    # A number of 4 bytes for each of 3 x 8 positions, of queries and of keys, and their gradients.
+    squares = [("all_reduce", 3 * 8 * 4)] * 2
+    of_block = [
+        message
+        for node in part.nodes
+        if "layers/1/" in node.name and getattr(node.layer, "squares", 0)
+        for direction in BOTH
+        for each in node.layer.messages(direction, node.inputs, part.element_size)
+        for message in [(each.operation, int(each.num_bytes))]
+    ]
+    assert of_block == 2 * squares
+    assert not any(getattr(node.layer, "squares", 0) for node in whole.nodes)
+
+
 def plan_of(loss: str) -> Any:
     return scenario(llama(), device="A100_SXM_80GB", loss=loss).plan

@@ -4,9 +4,9 @@ Rows of Splitwise and of llama.cpp come in the columns of docs/validate.md.
 
 - Splitwise (Patel et al., "Splitwise: efficient generative LLM inference using phase splitting",
   arXiv:2311.18677; Mutinifni/splitwise-sim, data/perf_model.csv): prompts of one length at once,
-  then so many tokens each, in fp16 on devices that share tensors. `prefill_ms` is of all prompts,
-  `decode_ms_per_token` of a step on average over the answer, `total_ms` their sum; medians of five
-  runs. Notes say how many tokens were answered.
+  then so many tokens each, in fp16 on devices that share tensors, by vLLM of 2023.
+  `prefill_ms` is of all prompts, `decode_ms_per_token` of a step on average over the answer,
+  `total_ms` their sum; medians of five runs. Notes say how many tokens were answered.
 - llama.cpp (XiongjieDai/GPU-Benchmarks-on-LLM-Inference): its llama-bench. `pp N` is a prompt of N
   tokens, `tg N` are N tokens after none. On several devices each has a share of the layers, and a
   request goes from one to the next.
@@ -71,7 +71,7 @@ def _splitwise(row: Measurement, of: dict[str, Measurement]) -> BatchRow:
         raise LeftOutError(f"no batch of Splitwise: {row.network}")
     prefill, decode = of.get("prefill_ms"), of.get("decode_ms_per_token")
     return BatchRow(
-        row.row_id, row.source, _SPLITWISE_NETS[row.network], _device(row), "vllm", "",
+        row.row_id, row.source, _SPLITWISE_NETS[row.network], _device(row), "vllm_0_2", "",
         int(row.seq_len), int(answered[1]), int(row.global_batch or 1), _HALVES,
         Party(tp=row.n_devices),
         None if prefill is None else prefill.value / 1e3,

@@ -15,6 +15,12 @@ What its columns mean, as far as the table, its package and what it was made of 
   of tokens is the time after the first token by the tokens after it. Both are seen by the client,
   to whom servers send every 10th to 50th token.
 - The same measurement stands in up to three files: 5,221 rows are 3,903 measurements.
+- Nine rows of gpt-oss on H100 (December 2025, all of these days) say 512 requests at a time, which
+  their client had on the way. Their server took as many as the script's CONC (--max-num-seqs), of
+  which ten times as many were sent in all: first tokens come after 4.2 to 4.8 whole answers, and
+  all being sent at once, tenths wait for (0 + 1 + ... + 9) / 10 = 4.5. CONC is not stated: see
+  QUEUED. (In other rows of servers that take as many as are sent that is 0.01 to 0.3; 1.2 in one
+  whose cache is full.)
 - `batch_size` is the concurrency by `attention_dp_size`.
 - One server: rows of 2026-03-25 have the degrees that were set. In those of 2026-04-06 and of the
   dump experts' degree has got into `tp_size` and `attention_dp_size`: the same measurement has tp
@@ -260,6 +266,12 @@ _MIXED = ("B200_SXM", "sglang", "fp8", "2026-03-25")
 #: speculative-num-steps).
 _DRAFTS = {"trtllm": (3, 1), "sglang": (2, 2)}
 
+#: Runs that sent more requests than their server took, by net, device, server and day.
+QUEUED = {
+    ("gpt_oss_120b", "H100_SXM", "vllm", "2025-12-05"),
+    ("gpt_oss_120b", "H100_SXM", "vllm", "2025-12-08"),
+}
+
 #: Devices of a node, beyond which one server of these rows does not go.
 _OF_NODE = 8
 _COLUMNS = (
@@ -319,6 +331,9 @@ def _row(entry: Mapping[str, str], same: list[dict[str, str]]) -> ServedRow:
         raise LeftOutError("no concurrency is stated")
     net, device = NETS[entry["model_path"]], DEVICES[entry["system"]]
     server, precision = entry["backend"], entry["precision"]
+    day = _DAY.search(said)
+    if day and (net, device, server, day[1]) in QUEUED:
+        raise LeftOutError("more requests were sent than the server took, a number not stated")
     concurrency, prompt, output = int(found[1]), int(entry["isl"]), int(entry["osl"])
     is_own = bool(_OWN.match(said))
     stated = [other for other in same if _DATABASE.match(other["silicon_data_source"])]

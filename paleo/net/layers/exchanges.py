@@ -25,6 +25,8 @@ from paleo.net.layers.fields import Dimension, Flag, Name, Sizes, Whole, key
 
 #: Who exchanges: the devices that share tensors, a sequence, or experts.
 GROUPS = ("tensor", "context", "expert")
+#: Bytes of a number of single precision.
+_SINGLE = 4
 
 
 class Exchange(Layer):
@@ -51,13 +53,30 @@ class AllReduce(Exchange):
 
     (f and g of Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3.) The sum takes the place
     of what is summed. That of gradients is sent beside the product that makes the weights'.
+
+    Before a norm over dimensions that devices divide it is but one number of single precision for
+    each row that is summed: that of its squares, and backward that of what they are multiplied by
+    (vllm-project/vllm, model_executor/layers/mamba/linear_attn.py, MiniMaxText01RMSNormTP).
     """
 
     kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(view=True, aliased=(0,))
 
     backward: bool = key(Flag(), "whether it is the gradient that is summed", default=False)
+    squares: int = key(
+        Whole(minimum=0), "last dimensions over which squares alone are summed; 0: all is",
+        default=0,
+    )  # fmt: skip
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        if self.squares >= len(inputs[0]):
+            raise ShapeError(f"{format_shape(inputs[0])} has no {self.squares} to sum", "squares")
+        return inputs[0]
 
     def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
+        if self.squares:
+            if direction is Pass.WEIGHT_GRADIENT:
+                return ()
+            return (self._message("all_reduce", inputs[0][: -self.squares], _SINGLE),)
         if direction is not (Pass.INPUT_GRADIENT if self.backward else Pass.FORWARD):
             return ()
         return (self._message("all_reduce", inputs[0], element_size, beside=self.backward),)

@@ -15,6 +15,7 @@ from paleo.cluster.servers import Server, StepLimits
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, is_array, maximum, np, where
 from paleo.costs.tiled.quantizations import QUANTIZATIONS
+from paleo.step.serving.held import renewing_seconds
 from paleo.step.serving.prices import SINGLE, Parts, StepPrices
 from paleo.step.serving.program import HALF
 from paleo.step.serving.tables import MOST
@@ -105,7 +106,7 @@ class Deployment:
 
     `length` is that of a usual request at its end: what a token of the cache takes is a mean over
     it where layers keep no more than a window. `graphs` says whether steps without prompts are
-    replayed; else the host hands over each kernel, in `host` seconds.
+    replayed; else the host hands over each kernel, in `host` seconds or the server's own.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Deployment:
     ) -> None:
         self.prices, self.server, self.drafts = prices, server, drafts
         self.length, self.token_budget = length, token_budget
-        self.graphs, self.host = graphs, float(host)
+        self.graphs, self.host = graphs, float(server.kernel_host or host)
         #: A model that drafts computes as often as it drafts, one new token at a time.
         self._tables = prices.tables(1 + drafts.length)
         self._once = drafts.prices.tables(1) if drafts.prices else None
@@ -199,6 +200,9 @@ class Deployment:
         is_replayed = where(prompts.count > 0, self.server.graphs_prompts, few) & self.graphs
         handed_over = maximum(device, self.host * self.prices.program.kernels)
         device = where(is_replayed, device, handed_over)
+        if self.server.holds_reduced:
+            free = self.server.left_free(self.prices.device)
+            device = device + renewing_seconds(self.prices, tokens, free)
         return device + self.host_seconds(decodes + prompts.count)
 
     def host_seconds(self, requests: Quantity) -> Any:

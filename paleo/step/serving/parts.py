@@ -72,7 +72,8 @@ class Kernels:
     values. `reduces` is the scheme of all-reduces, whose kernel adds what came before and
     normalizes, too, where it `folds_norms`. `exchange` is how tokens reach experts where attention
     is data parallel. With `evens_experts` each of them has as many rows as the others, as where
-    those that are chosen most have several copies.
+    those that are chosen most have several copies. `version` has the numbers of the server's, none
+    where it is its own.
     """
 
     backend: Backend | None
@@ -84,6 +85,7 @@ class Kernels:
     attention: str = ""
     exchange: str = ALL_GATHER
     evens_experts: bool = False
+    version: tuple[int, ...] = ()
 
 
 def widest(device: Device) -> str:

@@ -33,6 +33,7 @@ from paleo.costs import CostModel, Target, Time
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.costs.tiled.quantizations import QUANTIZATIONS, ROWS_OF_LANES, by_lanes, product
 from paleo.step.passes import exchange_time, priced
+from paleo.step.serving.block_experts import How, how_of, padding
 from paleo.step.serving.parts import (
     ALL_GATHER,
     ALL_TO_ALL,
@@ -271,18 +272,19 @@ class StepPrices:
         everyone = tokens * self.degrees.attention_dp
         held, inner = self.held(of)
         backend = self.kernels.backend
-        kernel = ""
+        kernel, how = "", How()
         if backend is not None:
             kernel = backend.experts(self.device, self.kernels.experts, held, inner)
+        if kernel == "vllm_triton_fp8_block":
+            how = how_of(self.kernels.version, self.degrees)
         loads = loads_of(of, everyone, held)
         if self.kernels.evens_experts:
             loads = ((held, everyone * of.chosen / of.experts),)
-        return (
-            FusedExperts(
-                everyone, of.chosen, of.hidden, inner, loads, kind.size,
-                kind.weight_size, of.is_gated, kind.dtype, kernel,
-            ),
+        fused = FusedExperts(
+            everyone, of.chosen, of.hidden, inner, loads, kind.size, kind.weight_size, of.is_gated,
+            kind.dtype, how.kernel or kernel,
         )  # fmt: skip
+        return (fused, *padding(fused, held, how))
 
     def _mixed(
         self, mixer: Mixer, requests: Quantity, new: Quantity, keys: Quantity, *, is_step: bool

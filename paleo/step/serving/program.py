@@ -216,10 +216,6 @@ def _is(node: Node, what: str) -> bool:
     return node.layer.serves_as == what
 
 
-def _place(node: Node) -> int:
-    return node.index
-
-
 class _Reader:
     """Reads the nodes of a graph that follow from its `tokens`, one by one."""
 
@@ -233,6 +229,7 @@ class _Reader:
             for parent in dict.fromkeys(node.parents):
                 self.children[parent].append(node)
         self.done: set[int] = set()
+        self.squared: set[int] = set()
         self.rows: dict[Any, int] = {}
         self.mixers: dict[Any, tuple[Mixer, int]] = {}
         self.messages: dict[Message, int] = {}
@@ -342,6 +339,11 @@ class _Reader:
         self._add(POINTWISE, Streams("norm", kind, sizes, sizes), node, after=is_after)
 
     def _exchange(self, node: Node) -> None:
+        if getattr(node.layer, "squares", 0):  # those of queries and of keys go together
+            start = self._source(self.nodes[node.parents[0]].parents[0]).index
+            if start in self.squared:
+                return
+            self.squared.add(start)
         for each in messages(self.graph, node, Pass.FORWARD):
             is_of_experts = self._comes_of_experts(node)
             num_bytes = each.num_bytes / (_SAMPLES * self.positions)
@@ -521,7 +523,8 @@ class _Reader:
             found.append(node)
             if not _is(node, "combine"):
                 waiting += self.children[node.index]
-        first, *_, last = sorted((each for each in found if _is(each, "experts")), key=_place)
+        of_experts = (each for each in found if _is(each, "experts"))
+        first, *_, last = sorted(of_experts, key=lambda each: each.index)
         count, hidden = first.layer.num_experts_held, int(first.inputs[0][-1])
         inner = int(last.inputs[0][-1])
         parts = int(first.output[-1]) // inner  # gate and up are one product

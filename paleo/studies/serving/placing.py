@@ -10,7 +10,7 @@ from typing import Any
 
 from paleo.cluster import Device
 from paleo.cluster.frameworks import FRAMEWORKS
-from paleo.cluster.servers import Server
+from paleo.cluster.servers import Server, numbers_of
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity
@@ -176,7 +176,8 @@ def kernels_of(
 ) -> Kernels:
     """Return whose kernels run in numbers of these types; raises a PaleoError where none do.
 
-    `attention` is the type of products before and behind attention where it is another.
+    `attention` is the type of products before and behind attention where it is another. Kernels are
+    those of a `version` where its numbers are known, else of the newest.
     """
     mistakes = Mistakes()
     for name in (weights, experts):
@@ -196,6 +197,7 @@ def kernels_of(
     return Kernels(
         backend, weights, experts, CACHES[cache], _REDUCES[reduces], is_fused,
         attention if attention != weights else "", server.spread_experts or ALL_GATHER,
+        numbers_of(version),
     )  # fmt: skip
 
 
@@ -317,7 +319,7 @@ def moving_of(plan: Plan, prefill: Deployment) -> Callable[[Quantity], Quantity]
 def program_of(spec: NetSpec, tp: int) -> Program:
     """Return what one of `tp` devices computes of a net of one position a sample."""
     short = cached_for_net(_shortened, spec) or Shortened(spec)
-    return read_program(divided(with_repeated_heads(short.net, tp), tp), short.like)
+    return read_program(divided(with_repeated_heads(short.net, tp), tp, norms=True), short.like)
 
 
 def _shortened(spec: NetSpec) -> Shortened | None:
