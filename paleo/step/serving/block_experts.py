@@ -7,7 +7,8 @@ By vllm-project/vllm, vllm/model_executor/layers: quantization/fp8.py (`get_fp8_
   for any number of tokens (`is_deep_gemm_e8m0_used` is true on Hopper, too, by default). Rows of an
   expert are padded to blocks of 128, and there are places for the worst case, M k + 127 E in all
   (`compute_aligned_M`). Those that stay empty are of expert 0 (`expert_ids` are zeros) and are
-  multiplied like others: a step of a few tokens costs as much as one of thousands.
+  multiplied like others: a step of a few tokens costs as much as one of thousands. (What is not
+  empty is priced as Triton's kernel has it: the same weights, and as many small kernels.)
 - 0.13 and 0.14: the same, but empty blocks are marked and skipped (-1). Functions and quantizers
   between the products go over all places still.
 - 0.15 and 0.16: FlashInfer's CUTLASS kernels, before DeepGEMM in the list.

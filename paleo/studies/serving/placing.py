@@ -197,7 +197,7 @@ def kernels_of(
     return Kernels(
         backend, weights, experts, CACHES[cache], _REDUCES[reduces], is_fused,
         attention if attention != weights else "", server.spread_experts or ALL_GATHER,
-        numbers_of(version),
+        version=numbers_of(version),
     )  # fmt: skip
 
 
