@@ -162,7 +162,7 @@ def kinds(found: Sequence[Point], batches: Sequence[Point]) -> list[Kind]:
     fitted = [point for point in found if point.row.device in FITTED]
     others = [point for point in found if point.row.device not in FITTED]
     cases = [point for point in batches if point.row.row_id.startswith("infersim")]
-    splitwise = [point for point in batches if point.row.server == "vllm_0_2"]
+    splitwise = [point for point in batches if point.row.server == "vllm_2023"]
     llama = [point for point in batches if point.row.server == "llama_cpp"]
     both = np.concatenate([errors(splitwise, "tpot"), errors(splitwise, "ttft")])
     return [
@@ -231,7 +231,7 @@ def fit_batches(rows: Sequence[BatchRow]) -> None:
     step and a request of it take; with these, of as many rows of prompts, the pages.
     """
     generator = np.random.default_rng(0)
-    server = SERVERS["vllm_0_2"]
+    server = SERVERS["vllm_2023"]
     bare = replace(server, kernel_host=1e-12, step_host=0.0, request_host=0.0, holds_reduced=False)
     missing: dict[str, int] = defaultdict(int)
     found = list(points(rows, lambda row: predicted(row, server=bare), missing))
@@ -366,7 +366,7 @@ time while their server took fewer, a number not stated: first tokens come after
 Experts in fp8 by blocks on Hopper are those of the version (paleo/step/serving/block_experts.py):
 vLLM 0.11 and 0.12 multiply places for the worst case, which is most of a token of Qwen3 235B.
 
-Splitwise's are of vLLM of 2023 (`--server=vllm_0_2`), whose host hands over each kernel: 42 us a
+Splitwise's are of vLLM of 2023 (`--server=vllm_2023`), whose host hands over each kernel: 42 us a
 kernel, 11 ms a step and 0.4 ms a request of it are fitted to 20 of its rows of decoding. Up to
 version 0.2.5 what was reduced held its memory to a step's end. Prompts of 4,096 tokens and more
 reduce more than the tenth of a device that is free, so that PyTorch gives memory back to the driver

@@ -236,7 +236,7 @@ for _each in (
         fused_on=("Blackwell",),
     ),
     Server(
-        "vllm_0_2",
+        "vllm_2023",
         "vLLM of 2023",
         "0.2.0",
         "vllm-project/vllm 0.2.0, vllm/config.py (max_num_batched_tokens is max_model_len and at "

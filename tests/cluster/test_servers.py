@@ -42,7 +42,7 @@ def test_every_server_is_described(name: str) -> None:
         ("vllm", "H100_SXM", 8192, 1024),
         ("vllm", "A100_SXM_80GB", 2048, 256),  # of 80 GiB, but left out by name
         ("vllm", "L4", 2048, 256),
-        ("vllm_0_2", "A100_SXM_80GB", 4096, 256),
+        ("vllm_2023", "A100_SXM_80GB", 4096, 256),
         ("sglang", "T4", 2048, 4096),
         ("sglang", "L40S", 4096, 4096),
         ("sglang", "H200_SXM", 8192, 4096),
@@ -69,7 +69,7 @@ def test_cache_has_what_weights_leave() -> None:
 
 def test_what_is_left_free_is_nobodys() -> None:
     a100 = find_device("A100_SXM_80GB")
-    assert SERVERS["vllm_0_2"].left_free(a100) == pytest.approx(8 * GIB)  # a tenth of 80
+    assert SERVERS["vllm_2023"].left_free(a100) == pytest.approx(8 * GIB)  # a tenth of 80
 
 
 def test_all_reduces_are_those_of_the_version() -> None:
@@ -79,7 +79,7 @@ def test_all_reduces_are_those_of_the_version() -> None:
     assert sglang.all_reduce_of("v0.5.12rc0") == "pushed"
     assert SERVERS["trtllm"].all_reduce_of("1.2.0rc4") == "pushed"
     assert sglang.all_reduce_of("nightly-dev") == "barriers"
-    assert SERVERS["vllm_0_2"].all_reduce_of() == ""
+    assert SERVERS["vllm_2023"].all_reduce_of() == ""
 
 
 def test_older_versions_wait_for_their_host() -> None:

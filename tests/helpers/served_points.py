@@ -42,4 +42,4 @@ DUMP = "db-dump/2026-04-27; config_id=1; silicon_concurrency=64"
 def prices_on(net: str, tp: int) -> StepPrices:
     """Return the prices of a net in fp16 on so many A100, by vLLM of 2023."""
     halves = ("fp16", "fp16", "", "fp16")
-    return prices_of(net, "A100_SXM_80GB", "vllm_0_2", halves, "", Degrees(tp))
+    return prices_of(net, "A100_SXM_80GB", "vllm_2023", halves, "", Degrees(tp))

@@ -16,13 +16,13 @@ HALVES = Formats("fp16", "fp16", "", "fp16")
 def row(requests: int, tp: int, **more: float) -> BatchRow:
     times = {"prefill_s": None, "decode_s": None} | more
     return BatchRow(
-        "row", "by hand", "llama2_70b", "A100_SXM_80GB", "vllm_0_2", "", 512, 128, requests, HALVES,
+        "row", "by hand", "llama2_70b", "A100_SXM_80GB", "vllm_2023", "", 512, 128, requests, HALVES,
         Party(tp=tp), times["prefill_s"], times["decode_s"],
     )  # fmt: skip
 
 
 def test_a_host_that_hands_over_kernels_bounds_a_token() -> None:
-    prices = prices_of("llama2_70b", "A100_SXM_80GB", "vllm_0_2", HALVES, "", Degrees(8))
+    prices = prices_of("llama2_70b", "A100_SXM_80GB", "vllm_2023", HALVES, "", Degrees(8))
     point = predicted(row(1, 8, decode_s=0.04))
     expected = prices.program.kernels * 42e-6 + 11e-3 + 0.4e-3
     assert point.tpot == pytest.approx(expected / 0.04)

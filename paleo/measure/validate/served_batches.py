@@ -71,7 +71,7 @@ def _splitwise(row: Measurement, of: dict[str, Measurement]) -> BatchRow:
         raise LeftOutError(f"no batch of Splitwise: {row.network}")
     prefill, decode = of.get("prefill_ms"), of.get("decode_ms_per_token")
     return BatchRow(
-        row.row_id, row.source, _SPLITWISE_NETS[row.network], _device(row), "vllm_0_2", "",
+        row.row_id, row.source, _SPLITWISE_NETS[row.network], _device(row), "vllm_2023", "",
         int(row.seq_len), int(answered[1]), int(row.global_batch or 1), _HALVES,
         Party(tp=row.n_devices),
         None if prefill is None else prefill.value / 1e3,

@@ -11,7 +11,7 @@ from paleo.cluster.servers import SERVERS
 from paleo.step.serving.deployment import Deployment
 from paleo.step.serving.held import held_bytes, renewing_seconds
 
-OLD = SERVERS["vllm_0_2"]
+OLD = SERVERS["vllm_2023"]
 #: Llama 3 8B on two A100: 32 blocks with two sums each and the words', of 4096 halves.
 A_TOKEN = 65 * 2 * 4096
 
