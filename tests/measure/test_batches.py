@@ -16,8 +16,8 @@ HALVES = Formats("fp16", "fp16", "", "fp16")
 def row(requests: int, tp: int, **more: float) -> BatchRow:
     times = {"prefill_s": None, "decode_s": None} | more
     return BatchRow(
-        "row", "by hand", "llama2_70b", "A100_SXM_80GB", "vllm_2023", "", 512, 128, requests, HALVES,
-        Party(tp=tp), times["prefill_s"], times["decode_s"],
+        "row", "by hand", "llama2_70b", "A100_SXM_80GB", "vllm_2023", "", 512, 128, requests,
+        HALVES, Party(tp=tp), times["prefill_s"], times["decode_s"],
     )  # fmt: skip
 
 
