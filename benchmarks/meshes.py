@@ -28,7 +28,7 @@ from paleo.costs.tiled.error_bands import known_bands
 from paleo.measure.calibrate.rows import SPREAD, STEPS
 from paleo.measure.validate import Cases, cases_of, predict, read_measurements
 from paleo.measure.validate.crossvalidate import fitted
-from paleo.measure.validate.meshes import memory_errors
+from paleo.measure.validate.meshes import TRACED, memory_errors
 
 ROOT = Path(__file__).parents[1]
 PAGE, HEADING = ROOT / "docs" / "parallelism.md", "## How far off it is\n"
@@ -190,8 +190,8 @@ def fitted_errors(cases: Cases, seed: int) -> tuple[float, float, float]:
 
 def print_fitted(measured: Path) -> None:
     """Print what constants fitted to a few rows of vTrain are worth on the others."""
-    cases = cases_of(read_measurements(_path(measured, "vtrain")))
-    cases = cases.select(_on(cases.labels) <= 8)
+    rows = read_measurements(_path(measured, "vtrain"))
+    cases = cases_of(replace(row, framework=TRACED) for row in rows if row.n_devices <= 8)
     found = []
     for seed in SEEDS:
         found.append(fitted_errors(cases, seed))

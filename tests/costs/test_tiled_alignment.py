@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import paleo
-from paleo.core.operations import MatMul, Pass
+from paleo.core.operations import GroupedMatMul, MatMul, Pass
 from paleo.costs import COST_MODELS, Target
 from paleo.costs.tiled.alignment import load_share, share_of
 
@@ -50,8 +50,30 @@ def test_shares_of_arrays_are_element_by_element() -> None:
     assert np.asarray(found).tolist() == [1.0, WORDS, ELEMENTS]
 
 
+def test_rows_of_no_whole_words_have_kernels_of_turing_on_ampere_half_as_quick() -> None:
+    """As on Hopper, where kernels of Turing reach 0.175 and those of Ampere 0.35."""
+    shares = [share_of(product(64, n, 16), "Ampere") for n in (8, 10, 9)]
+    assert shares == [1.0, 1.0, 0.5]
+    assert share_of(product(64, 9, 16, size=4), "Ampere") == 1.0
+    assert share_of(product(64, 9, 16), "Volta") == 1.0
+
+
+def test_rows_of_groups_are_no_pitches_of_the_gradient_of_their_weights() -> None:
+    """Experts of 1,229 tokens each have a weight gradient little longer than those of 1,232."""
+    for name in ("B200_SXM", "H100_SXM", "A100_SXM_80GB"):
+        target = Target(paleo.find_device(name), "bf16")
+        odd, even = (
+            COST_MODELS["tiled"]
+            .price(
+                GroupedMatMul("experts", 20, 20 * rows, 3072, 5120, 2, Pass.WEIGHT_GRADIENT), target
+            )
+            .total
+            for rows in (1229, 1232)
+        )
+        assert odd == pytest.approx(even, rel=0.01)
+
+
 def test_devices_before_load_operands_at_half_the_rate() -> None:
-    assert share_of(product(64, 9, 16), "Ampere") == 1.0
     assert (load_share((2, 2), (16, 9), "Ampere"), load_share((2, 2), (16, 8), "Ampere")) == (
         0.5,
         1.0,

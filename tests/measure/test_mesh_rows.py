@@ -83,6 +83,17 @@ def test_a_gpt_without_dropout_has_none() -> None:
     assert len(dropouts) == 1 + 2 * 2  # behind the embedding, and two a block
 
 
+def test_a_gpt_of_megatron_has_as_many_words_as_divide_by_128_on_each_device(
+    tmp_path: Path,
+) -> None:
+    """Of 1,000 words 1,024 for 2 or 4 tensor-parallel devices, 2,048 for 16."""
+    found = {
+        tp: build(case(tmp_path, parallelism=f"tp{tp} pp1").net, 1).nodes[-1].output[-1]
+        for tp in (2, 4, 16)
+    }
+    assert found == {2: 1024, 4: 1024, 16: 2048}
+
+
 def test_a_net_cut_down_has_one_of_each_kind_of_block_but_the_last() -> None:
     """DeepSeek-V3 has 3 dense blocks and 58 with experts: of 4 blocks 3 have experts."""
     cut = build(with_layers(paleo.load("deepseek_v3"), 4), 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from paleo.core.operations import MatMul, Pass
+from paleo.core.operations import BatchMatMul, MatMul, Pass
 from paleo.core.quantity import Quantity, minimum, some
 
 #: Elements of a row of each of two matrices: the third has rows of one of these lengths.
@@ -30,6 +30,12 @@ _WORD = 4
 #: multiprocessor, where the others are twice as quick.
 _OF_WORDS = {"Hopper": 0.35, "Blackwell": 0.17}
 _OF_ELEMENTS = {"Hopper": 0.175, "Blackwell": 0.09}
+#: On Ampere, too, rows that are no whole words have those kernels of Turing, as a profile of an
+#: A100 names them ("cutlass_75_tensorop_bf16_s1688gemm_bf16_128x64_tn_align1", for 248,077
+#: columns: pegainfer-project/pegainfer, pull request 1046). They are half as quick as Ampere's
+#: own, as on Hopper.
+_OF_TURING = _OF_ELEMENTS["Hopper"] / _OF_WORDS["Hopper"]
+_COPYING = ("Ampere", "Ada")
 #: Its matrix units take tf32 along K alone (PTX ISA, wgmma.mma_async: only operands of 2 bytes may
 #: be transposed), so that a weight gradient, both of whose operands lie along the other dimension,
 #: has kernels that turn them: 220 TFLOP/s there, where others do 340.
@@ -49,11 +55,13 @@ def share_of(operation: MatMul, architecture: str) -> Quantity:
     turned: Quantity = 1.0
     if operation.direction is Pass.WEIGHT_GRADIENT and size == _WORD:
         turned = _TURNED.get(architecture, 1.0)
-    return minimum(turned, speed_share(size, _pitches(operation), architecture))
+    return minimum(turned, speed_share(size, pitches(operation), architecture))
 
 
 def speed_share(size: float, rows: Pitches, architecture: str) -> Quantity:
     """Return the share of an aligned product's speed that the library's kernel reaches."""
+    if architecture in _COPYING:
+        return _shared(_OF_TURING, (size, size), rows, _WORD)
     if architecture not in _OF_WORDS:
         return 1.0
     words = _shared(_OF_WORDS[architecture], (size, size), rows, _PIECE)
@@ -61,7 +69,7 @@ def speed_share(size: float, rows: Pitches, architecture: str) -> Quantity:
     return words * _shared(elements, (size, size), rows, _WORD)
 
 
-def _pitches(operation: MatMul) -> Pitches:
+def pitches(operation: MatMul | BatchMatMul) -> Pitches:
     """Return the pitches of a layer's product: all but the rows of its inputs."""
     if operation.direction is Pass.WEIGHT_GRADIENT:
         return operation.m, operation.n

@@ -23,7 +23,7 @@ from paleo.core.loads import Loads
 from paleo.core.operations import MatMul
 from paleo.core.quantity import Quantity, maximum, minimum, smallest, some
 from paleo.costs.model import Detail, Explanation
-from paleo.costs.tiled.alignment import load_share, share_of
+from paleo.costs.tiled.alignment import Pitches, load_share, share_of
 from paleo.costs.tiled.machine import LANES, Machine
 from paleo.costs.tiled.power import BURST, slowed_by_power
 from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
@@ -122,6 +122,7 @@ def choose(
     sides: int = 0,
     least_rows: int = 0,
     fill: float = 0.0,
+    rows: Pitches | None = None,
 ) -> Choice:
     """Return the quickest way to compute `count` products in one kernel, and its time.
 
@@ -138,7 +139,7 @@ def choose(
     mean of those that have any. Their operands pass again each time, as those of a layer that is
     measured by itself, at `operands` times the rate. `sides` are the most rows and columns of a
     tile that the library has, 0 for any, `least_rows` the least rows, `fill` the seconds in which
-    each tile starts and ends.
+    each tile starts and ends. `rows` are the pitches of the operands, K and N where not given.
     """
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
@@ -181,7 +182,7 @@ def choose(
     slower = 1.0 if machine.dtype in COPIED else min(1.0, size_a / LOADED_SIZE)
     load_rate = maximum(machine.load_rate * slower, fed)
     if unit.is_matrix:
-        load_rate = load_rate * load_share((size_a, size_b), (k, n), machine.architecture)
+        load_rate = load_rate * load_share((size_a, size_b), rows or (k, n), machine.architecture)
     memory = memory + first
     products = Products(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, fourth(memory),

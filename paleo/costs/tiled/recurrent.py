@@ -18,7 +18,7 @@ from paleo.core.operations import BatchMatMul, Pass
 from paleo.core.quantity import Quantity, is_array, minimum, np, smallest, some, where_positive
 from paleo.costs.model import Explanation, only_where, quicker
 from paleo.costs.tiled.algorithm import extended, repeated
-from paleo.costs.tiled.alignment import speed_share
+from paleo.costs.tiled.alignment import pitches, speed_share
 from paleo.costs.tiled.gemm import Choice, choose, explained, on_units_of_library, rounded
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
@@ -66,7 +66,7 @@ def _chosen(operation: BatchMatMul, machine: Machine) -> Choice:
     sizes = (size, size, operation.output_size or size)
     share: Quantity = 1.0
     if machine.matrix_peak is not None:
-        share = speed_share(size, (operation.k, operation.n), machine.architecture)
+        share = speed_share(size, pitches(operation), machine.architecture)
     if not operation.dependent:
         least = where_positive(operation.count - 1, machine.batched_tile)
         return choose(
@@ -77,6 +77,7 @@ def _chosen(operation: BatchMatMul, machine: Machine) -> Choice:
             least_tile=least,
             whole=1 * (operation.count > 1),
             share=share,
+            rows=pitches(operation),
         )
     chosen, unsplit = choose(*shape, machine, sizes=sizes), _unsplit(operation.m, machine)
     if not some(unsplit):

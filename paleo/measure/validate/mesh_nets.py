@@ -19,6 +19,10 @@ from paleo.net.writer import dumps
 KEPT = 0.9
 
 
+#: The parts of a GPT: what stands before its blocks, a block, the scores, and the loss behind.
+FIRST, LAYER, LAST, LOSS = "first", "layer", "last", "loss"
+
+
 class GptSizes(NamedTuple):
     """The sizes of a GPT, and whether attention is one kernel; without dropout `kept` is 1."""
 
@@ -128,6 +132,12 @@ def gpt(sizes: GptSizes) -> NetSpec:
         },
     }
     return loads(json.dumps(net))
+
+
+def part_of_gpt(name: str) -> str:
+    """Return the part that a layer of `gpt` belongs to, "" for the last normalization."""
+    block, _, _ = name.partition("/")
+    return {"h": LAYER, "ln_f": "", "head": LAST, "loss": LOSS, "labels": LOSS}.get(block, FIRST)
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from paleo.cluster import Cluster, Device, Network, cluster_names, find_cluster
 from paleo.cluster.figures import Figure
 from paleo.cluster.frameworks import FRAMEWORKS
 from paleo.core.frozen import NamedTuple, dataclass
-from paleo.core.quantity import Quantity, ceil_div
+from paleo.core.quantity import Quantity, ceil_div, rounded_up
 from paleo.core.units import GIB
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.link_constants import LINK_CONSTANTS, known_links, link_of, linked
@@ -25,6 +25,7 @@ from paleo.measure.validate.names import meant, net_of
 from paleo.measure.validate.nets import Remembering
 from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import UnmappedError, device_of, dtype_of
+from paleo.measure.validate.traced import traced_step
 from paleo.measure.validate.wiring import wiring_of
 from paleo.net.graph import build
 from paleo.net.spec import NetSpec
@@ -69,7 +70,8 @@ class Source(NamedTuple):
 class MeshCase:
     """What is predicted for a row: a step of so many samples on a mesh of a cluster's devices.
 
-    `settings` are those of a scenario besides.
+    `settings` are those of a scenario besides. Where a step was composed of a trace of one layer,
+    the net has that layer alone, and `composed` is how many the step has.
     """
 
     net: NetSpec
@@ -77,6 +79,15 @@ class MeshCase:
     global_batch: int
     cluster: Cluster
     settings: tuple[tuple[str, Any], ...]
+    composed: int = 0
+
+    def seconds(self, meshed: Meshed) -> Quantity:
+        """Return the seconds of the step, of what `meshed` returns."""
+        if self.composed:
+            return traced_step(meshed, self.mesh, self.composed, self.global_batch)
+        step = meshed.step(self.global_batch)
+        found: Quantity = step.total(step.best_scheme)
+        return found
 
     def meshed(
         self,
@@ -93,7 +104,8 @@ class MeshCase:
         cluster = linked(replace(self.cluster, device=device), links or {})
         found = scenario(self.net, **{"cluster": cluster, **dict(self.settings), **settings})
         part = part.under_plan(found.plan) if part else None
-        return Meshed(found.net, found.plan, self.mesh, part)
+        mesh = Mesh.of(self.mesh.tp, self.mesh.tp) if self.composed else self.mesh
+        return Meshed(found.net, found.plan, mesh, part)
 
     def memory_bytes(self, device: Device) -> int:
         """Return the bytes that tensors take on a device of the fullest stage.
@@ -130,9 +142,7 @@ class MeshGroup(CaseGroup):
         kept = {} if self.parts is None else self.parts
         meshed = self.case.meshed(device, constants, kept.get(model.name), **asked)
         kept[model.name] = meshed.part
-        step = meshed.step(self.case.global_batch)
-        found: Quantity = step.total(step.best_scheme)
-        return found
+        return self.case.seconds(meshed)
 
     def keeping(self) -> MeshGroup:
         return replace(self, parts={})
@@ -204,6 +214,8 @@ def shared_step(row: Measurement, device: Device) -> MeshCase:
         "sequence_parallel": divides and mesh.tp > 1,
         "dtype": settings.get("dtype") or dtype_of(row.precision, device, is_net=True),
     }
+    if row.framework == TRACED:
+        return _composed(row, mesh, settings, _cluster(row, device))
     net = source.net(row)
     if "layers" in row.sizes and mesh.pp > 1 and singles(net):
         # Stages have as many layers each; a block that is there once stands before those dealt out.
@@ -211,6 +223,23 @@ def shared_step(row: Measurement, device: Device) -> MeshCase:
         settings["stages"] = (first - singles(net), *[first] * (mesh.pp - 1))
     cluster = _cluster(row, device)
     return MeshCase(net, mesh, int(row.global_batch), cluster, tuple(settings.items()))
+
+
+def _composed(
+    row: Measurement, mesh: Mesh, settings: Mapping[str, Any], cluster: Cluster
+) -> MeshCase:
+    """Return what vTrain composes of a trace of one layer: see `traced_step`.
+
+    Its model has no words more than fill the shares of a tensor-parallel group (src/model), and is
+    updated without a look at its gradients.
+    """
+    sizes = _gpt_sizes(row)
+    words = sizes.vocabulary // mesh.tp * mesh.tp
+    net = gpt(sizes._replace(layers=1, vocabulary=words))
+    own = {**settings, **_TRACED, "pp": 1, "micro_batch": int(row.micro_batch or 1)}
+    return MeshCase(
+        net, mesh, int(row.global_batch or 0), cluster, tuple(own.items()), sizes.layers
+    )
 
 
 def _mesh(row: Measurement, source: Source) -> tuple[Mesh, dict[str, int]]:
@@ -319,8 +348,16 @@ def _gpt_sizes(row: Measurement) -> GptSizes:
     )  # fmt: skip
 
 
+#: Megatron-LM's words are as many as such shares for each tensor-parallel device
+#: (--make-vocab-size-divisible-by).
+_WORDS = 128
+
+
 def _megatron(row: Measurement) -> NetSpec:
-    return gpt(_gpt_sizes(row))
+    sizes = _gpt_sizes(row)
+    degrees = dict(_DEGREES.findall(row.parallelism))
+    words = rounded_up(sizes.vocabulary, _WORDS * int(degrees.get("tp", 1)))
+    return gpt(sizes._replace(vocabulary=int(words)))
 
 
 #: Layers, hidden size and heads (mosaicml/llm-foundry, scripts/train/yamls/mpt).
@@ -376,6 +413,11 @@ def _named(row: Measurement) -> NetSpec:
 _MEGATRON: Mapping[str, Any] = {
     "framework": "megatron", "dtype": "fp16", "optimizer": "adamw", "clip_gradients": True,
     "scale_loss": True, "loss": "in_steps", "recompute": "full",
+}  # fmt: skip
+#: The framework of rows that vTrain composes, and settings of what it traces.
+TRACED = "vTrain"
+_TRACED: Mapping[str, Any] = {
+    "recompute": "none", "loss": "cross_entropy", "clip_gradients": False, "scale_loss": False,
 }  # fmt: skip
 #: mosaicml/llm-foundry, scripts/train/benchmarking/submit_benchmarks.py: attn_impl triton, which is
 #: FlashAttention of early 2023 in Triton; llmfoundry's fused cross entropy; Composer's gradient
