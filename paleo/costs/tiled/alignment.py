@@ -30,10 +30,10 @@ _WORD = 4
 #: multiprocessor, where the others are twice as quick.
 _OF_WORDS = {"Hopper": 0.35, "Blackwell": 0.17}
 _OF_ELEMENTS = {"Hopper": 0.175, "Blackwell": 0.09}
-#: On Ampere, too, rows that are no whole words have those kernels of Turing, as a profile of an
-#: A100 names them ("cutlass_75_tensorop_bf16_s1688gemm_bf16_128x64_tn_align1", for 248,077
-#: columns: pegainfer-project/pegainfer, pull request 1046). They are half as quick as Ampere's
-#: own, as on Hopper.
+#: On Ampere (and Ada, which has its kernels) rows of no whole words have those of Turing, too:
+#: a profile of an A100 names "cutlass_75_tensorop_bf16_s1688gemm_bf16_128x64_tn_align1" for 248,077
+#: columns (pegainfer-project/pegainfer, pull request 1046). They are half as quick as Ampere's own,
+#: as on Hopper. (Of many products in one kernel nothing is known.)
 _OF_TURING = _OF_ELEMENTS["Hopper"] / _OF_WORDS["Hopper"]
 _COPYING = ("Ampere", "Ada")
 #: Its matrix units take tf32 along K alone (PTX ISA, wgmma.mma_async: only operands of 2 bytes may
@@ -52,6 +52,8 @@ def load_share(sizes: tuple[float, float], rows: Pitches, architecture: str) -> 
 def share_of(operation: MatMul, architecture: str) -> Quantity:
     """Return the share of its speed that the library reaches in a layer's product as it lies."""
     size = operation.element_size
+    if architecture in _COPYING:
+        return _shared(_OF_TURING, (size, size), pitches(operation), _WORD)
     turned: Quantity = 1.0
     if operation.direction is Pass.WEIGHT_GRADIENT and size == _WORD:
         turned = _TURNED.get(architecture, 1.0)
@@ -60,8 +62,6 @@ def share_of(operation: MatMul, architecture: str) -> Quantity:
 
 def speed_share(size: float, rows: Pitches, architecture: str) -> Quantity:
     """Return the share of an aligned product's speed that the library's kernel reaches."""
-    if architecture in _COPYING:
-        return _shared(_OF_TURING, (size, size), rows, _WORD)
     if architecture not in _OF_WORDS:
         return 1.0
     words = _shared(_OF_WORDS[architecture], (size, size), rows, _PIECE)
