@@ -45,8 +45,7 @@ def test_the_net_that_is_traced_has_one_layer_and_words_that_fill_all_shares(tmp
     (row,) = read(tmp_path, {"devices": 2, "split": "tp2 pp1 dp1"})
     found = shared_step(row, A100)
     assert (found.composed, dict(found.settings)["recompute"]) == (8, "none")
-    (device_part,) = [found.meshed(A100).part]
-    graph = device_part.of(1).graph
+    graph = found.meshed(A100).part.of(1).graph
     assert sum(node.layer.type_name == "LayerNorm" for node in graph.nodes) == 3
     assert next(node for node in graph.nodes if node.name == "head").output[-1] == 500
 
