@@ -341,7 +341,7 @@ def _needed(
     net: NetSpec, adapt: Callable[[Layer], Layer] | None
 ) -> Callable[[Layer], Layer] | None:
     """Return None for what leaves every layer of this net as it is."""
-    if adapt and all(adapt(spec.layer) is spec.layer for spec in net.layers):
+    if adapt and all(adapt(spec.layer) is spec.layer for spec in net.few.layers):
         return None
     return adapt
 

@@ -216,10 +216,26 @@ def _read(body: Body, file: str | None, chosen: Mapping[str, int] | None) -> Net
     if mistakes:
         infer_nodes(net, mistakes)
     mistakes.raise_as(NetSpecError)
+    if net.few is not net and not _is_even(net):
+        net = replace(net, layers=tuple(net.layers))
     if net.dims or net.repeats:
         net = replace(net, described=(_Described(body, file), net.layers))
-    build(net)  # the nodes are kept: those at other batch sizes are made from them
+    build(net.few)  # the nodes are kept: those at other batch sizes are made from them
     return net
+
+
+def _is_even(net: NetSpec) -> bool:
+    """Tell whether blocks that are made when they are asked for get and do the same as others."""
+    layers: Any = net.layers
+    try:
+        nodes = {node.name: node.like for node in build(net.few).nodes}
+    except NetSpecError:  # what is wrong is said of all
+        return False
+    before, own = (
+        [nodes.get(spec.name) for spec in layers.block(number)]
+        for number in (layers.like - 1, layers.like)
+    )
+    return before == own and len(nodes) == len(layers.few)
 
 
 class _Described(Description):

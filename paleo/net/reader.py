@@ -26,6 +26,8 @@ from paleo.net.spec import (
     MAX_NESTING,
     MAX_SPLITS,
     ROOT_KEYS,
+    LayerSpec,
+    LongLayers,
     NetSpec,
 )
 
@@ -65,13 +67,14 @@ class _Reader:
         scope = Scope()
         self._declare_all(root, scope, None, 0)
         self.names.check()
-        layers = tuple(self.names.specs(scope))
-        if not self.mistakes and not any(spec.layer.is_input for spec in layers):
+        few = tuple(self.names.specs(scope))
+        if not self.mistakes and not any(spec.layer.is_input for spec in few):
             self.mistakes.add("there is no Input", key="layers")
         if not self.mistakes and chosen is None:
             for unused in self.dims.unused():
                 self.mistakes.add("no layer uses it", key=f"dims.{unused}")
         sizes = {name: size for name, size in self.dims.sizes.items() if size is not None}
+        layers: Sequence[LayerSpec] = LongLayers(few, *self.names.gone) if self.names.gone else few
         return NetSpec(name or "", layers, file, source or "", notes, sizes, self.names.repeats)
 
     def _dims(self, root: Body) -> Mapping[str, Any]:

@@ -6,7 +6,8 @@ for each index at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 
 from paleo.core.checks import shown
@@ -15,6 +16,10 @@ from paleo.core.frozen import NamedTuple, dataclass
 from paleo.net.layers import Layer, ShapeError
 from paleo.net.repeats import repeated
 from paleo.net.spec import MAX_LAYERS, LayerSpec
+
+#: So many blocks of a row of equal ones are made at each of its ends: with them, what is known of
+#: few stages, of which the first and the last have what stands before and behind, holds for all.
+_AT_END = 5
 
 
 @dataclass
@@ -83,6 +88,9 @@ class Names:
         self.entries: dict[str, Leaf | Scope] = {}
         #: The prefixes of repeated blocks, outer ones first, and how many instances each has.
         self.repeats: dict[str, int] = {}
+        #: What the names of blocks begin with of which not all were made, the indices of those that
+        #: were not, and the endpoint of each.
+        self.gone: tuple[str, range, str] | None = None
 
     def names_in(self, scope: Scope) -> list[str]:
         cut = len(scope.prefix)
@@ -100,7 +108,10 @@ class Names:
                         entry.forms = []
 
     def specs(self, scope: Scope) -> Iterator[LayerSpec]:
-        """Yield the layers in a block, or in the net; those of a repeated block for each index."""
+        """Yield the layers in a block, or in the net; those of a repeated block for each index.
+
+        Of the longest row of blocks that are equal, only the first and last ones are made.
+        """
         varied: dict[str, list[LayerSpec]] = {}
         template = self._once(scope, varied)
         if not scope.repeat:
@@ -127,7 +138,27 @@ class Names:
             fault = "the endpoint of a repeated block is one layer of it"
             self.mistakes.add(fault, scope.name, "endpoint")
             return
-        yield from repeated(made, scope.prefix, scope.repeat, read, endpoint[0], varied)
+        indices = self._made(scope, made, endpoint[0], varied)
+        yield from repeated(made, scope.prefix, indices, read, endpoint[0], varied)
+
+    def _made(
+        self, scope: Scope, template: Sequence[LayerSpec], endpoint: str, varied: Collection[str]
+    ) -> Sequence[int]:
+        """Return which instances of a repeated block are made, and note the others."""
+        every, start = range(scope.repeat), scope.prefix[:-2]
+        gone = every[_AT_END:-_AT_END]
+        longest = max(self.repeats, key=self.repeats.__getitem__)
+        if scope.prefix != longest or "*" in start or not (gone and template):
+            return every
+        shares = (spec.shares for spec in template if spec.shares)
+        names = itertools.chain(*(spec.parents for spec in template), shares)
+        others = (name for name in names if not name.startswith(scope.prefix))
+        if any(name.startswith(start) for name in others) or any(
+            spec.name in varied for spec in template
+        ):
+            return every
+        self.gone = start, gone, endpoint.removeprefix(scope.prefix)
+        return [*every[:_AT_END], *every[-_AT_END:]]
 
     def _once(self, scope: Scope, varied: dict[str, list[LayerSpec]]) -> Iterator[LayerSpec]:
         """Yield the layers in a block, their forms by index in `varied` where there are several."""

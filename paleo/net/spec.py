@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from paleo.core.errors import NetSpecError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Array
 from paleo.net.layers import Layer
+from paleo.net.repeats import LayerSpec as LayerSpec
+from paleo.net.repeats import LongLayers as LongLayers
 
 #: The keys of a net file, and what each is.
 ROOT_KEYS = {
@@ -43,29 +45,6 @@ MAX_NESTING = 50
 MAX_SPLITS = 1024
 #: The most layers that repeated blocks may make.
 MAX_LAYERS = 100_000
-
-
-@dataclass(frozen=True)
-class LayerSpec:
-    """One layer of a net, or one slice of a layer split over devices.
-
-    `name` is full, such as "block/conv1" or "block/conv1@0"; `parents` are such names in
-    the order of the file; `shard` is the slice's index, or None for an unsplit layer. The
-    layer uses the parameters of the one named by `shares` too, as far as both have them. Its
-    forward pass is computed in `dtype`, "" for that of the net.
-    """
-
-    name: str
-    layer: Layer
-    parents: tuple[str, ...]
-    shard: int | None = None
-    shares: str | None = None
-    dtype: str = ""
-
-    @property
-    def origin(self) -> str:
-        """The name in the file, which all slices share."""
-        return self.name if self.shard is None else self.name.rpartition("@")[0]
 
 
 def in_file(name: str, repeats: Mapping[str, int]) -> str:
@@ -110,7 +89,7 @@ class NetSpec:
     """
 
     name: str
-    layers: tuple[LayerSpec, ...]
+    layers: Sequence[LayerSpec]
     #: The file it was read from, for messages.
     file: str | None = None
     #: Where the net is published.
@@ -122,7 +101,7 @@ class NetSpec:
     #: How many instances its repeated blocks have, by "block/*/": layers have an index for the "*".
     repeats: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     #: What was read, and the layers that it gave.
-    described: tuple[Description, tuple[LayerSpec, ...]] | None = field(
+    described: tuple[Description, Sequence[LayerSpec]] | None = field(
         default=None, compare=False, repr=False
     )
     #: Arrays of sizes of dimensions: the layers above have the largest of each.
@@ -135,10 +114,32 @@ class NetSpec:
     def _hash(self) -> int:
         """Found once: what is known of a net is looked up by it, whose layers are many.
 
-        Names and the different layers say enough to tell nets apart.
+        The different layers, and how many there are, say enough to tell nets apart.
         """
-        layers = frozenset({id(spec.layer): spec.layer for spec in self.layers}.values())
-        return hash((self.name, tuple([spec.name for spec in self.layers]), layers, self.file))
+        layers = frozenset({id(spec.layer): spec.layer for spec in self.few.layers}.values())
+        return hash((self.name, len(self.layers), layers, self.file))
+
+    @property
+    def few(self) -> NetSpec:
+        """The net without the equal blocks that are made when they are asked for.
+
+        It has each of the different layers.
+        """
+        return self._few or self
+
+    @functools.cached_property
+    def _few(self) -> NetSpec | None:
+        layers = self.layers
+        if not isinstance(layers, LongLayers):
+            return None
+        return replace(self, layers=layers.few, described=None)
+
+    def with_few(self, few: NetSpec) -> NetSpec:
+        """Return this net changed as its few layers are, of which these are `few`."""
+        layers = self.layers
+        if not isinstance(layers, LongLayers):
+            return few
+        return replace(few, layers=layers.with_few(few.layers))
 
     @property
     def description(self) -> Description | None:
@@ -150,13 +151,13 @@ class NetSpec:
     @property
     def splits(self) -> tuple[int, ...]:
         """The different numbers of slices that its layers are split into, none if unsplit."""
-        slices = Counter(spec.origin for spec in self.layers if spec.shard is not None)
+        slices = Counter(spec.origin for spec in self.few.layers if spec.shard is not None)
         return tuple(sorted(set(slices.values())))
 
     @functools.cached_property
     def dtypes(self) -> frozenset[str]:
         """The element types that layers of it are computed in, whatever that of the net is."""
-        return frozenset(spec.dtype for spec in self.layers if spec.dtype)
+        return frozenset(spec.dtype for spec in self.few.layers if spec.dtype)
 
     def in_file(self, name: str) -> str:
         """Return the name of a layer with "*" in the place of each index of a repeated block."""
@@ -164,10 +165,11 @@ class NetSpec:
 
     def without_dtypes(self, dtypes: Collection[str]) -> NetSpec:
         """Return this net with layers of these element types computed in the net's own."""
+        few = self.few
         layers = tuple(
-            replace(spec, dtype="") if spec.dtype in dtypes else spec for spec in self.layers
+            replace(spec, dtype="") if spec.dtype in dtypes else spec for spec in few.layers
         )
-        return replace(self, layers=layers)
+        return self.with_few(replace(few, layers=layers))
 
     def with_dims(self, **dims: Any) -> NetSpec:
         """Return this net with other sizes of named dimensions; its name says which.

@@ -40,7 +40,7 @@ def with_loss(net: NetSpec, loss: str) -> NetSpec:
 
     Raises SettingError where the last product is to be in it, and the net does not end in one.
     """
-    layers = {id(spec.layer): spec.layer for spec in net.layers}.values()
+    layers = {id(spec.layer): spec.layer for spec in net.few.layers}.values()
     if loss == NONE or not any(layer.looks_up for layer in layers):
         return net
     if any(layer.is_judge for layer in layers):
@@ -72,6 +72,9 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
     """Return the net with a loss, None if it takes none."""
     if net.sweep:
         return _swept(net, net.sweep, loss)
+    if net.few is not net:
+        found = _with_loss(net.few, loss)
+        return net.with_few(found) if found else None
     try:
         graph = build(net, adapt=keep_shape)
     except PaleoError:  # a net that only the conventions of a cost model can take

@@ -400,7 +400,7 @@ class Plan(ExchangePlan):
         """What a reader should know of how this net is priced on the device."""
         notes, unknown = self.notes, self.unknown_dtypes(net)
         is_fused = not self.software.in_steps and any(
-            each.layer.is_attention for each in net.layers
+            each.layer.is_attention for each in net.few.layers
         )
         if self.attention and not is_fused:
             notes = (*notes, f"no attention is one kernel: {self.attention} has no effect")

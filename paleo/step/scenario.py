@@ -135,7 +135,7 @@ class Scenario:
     @property
     def has_convolutions(self) -> bool:
         """Whether it matters how convolutions are priced."""
-        return any(spec.layer.is_convolution for spec in self.net.layers)
+        return any(spec.layer.is_convolution for spec in self.net.few.layers)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, is_array
 from paleo.net.graph import Graph, Node, build, cached_for_net
-from paleo.net.spec import LayerSpec, NetSpec
+from paleo.net.spec import LayerSpec, LongLayers, NetSpec
 from paleo.step.memory.stage import stage_net
 from paleo.step.recompute import found_regions
 from paleo.step.stages import (
@@ -325,22 +325,34 @@ def shortened(net: NetSpec) -> Shortened:
 
 
 def _shortened(net: NetSpec) -> Shortened | None:
-    graph = build(net)
+    few = net.few
+    graph = build(few)
     each = units(graph)
     kinds = kinds_of(graph, each)
     start, length = longest_row(kinds)
-    gone = length - (_BEFORE + 1 + _BEHIND)
-    if gone <= 0:
-        return None
+    names = block_names(graph)
+    if isinstance(net.layers, LongLayers):  # few are there
+        first, *gone = [f"{net.layers.prefix}{i}" for i in (net.layers.like, *net.layers.gone)]
+        middle = names.index(first) if first in names else -1
+        if not start + _BEFORE <= middle < start + length - _BEHIND:
+            return _shortened(replace(net, layers=tuple(net.layers)))
+        names = (*names[: middle + 1], *gone, *names[middle + 1 :])
+        more, left_out = len(gone), each[:0]
+    else:
+        more, middle = length - (_BEFORE + 1 + _BEHIND), start + _BEFORE
+        if more <= 0:
+            return None
+        left_out = each[middle + 1 : middle + 1 + more]
     far = far_reads(graph, each)
-    middle = start + _BEFORE
-    left_out = each[middle + 1 : middle + 1 + gone]
     nodes = {*range(len(graph.nodes))}.difference(*left_out)
     read_behind = frozenset().union(*far[start + length :])
     if any(far[start : start + length]) or not read_behind <= nodes.difference(each[middle]):
         return None
-    moved = dict(zip(left_out[-1], each[middle], strict=True))
-    layers = stage_net(net, graph, sorted(nodes), moved).layers
-    index = [*range(middle + 1), *[middle] * gone, *range(middle + 1, len(each) - gone)]
-    short = replace(net, layers=layers, described=None)
-    return Shortened(short, tuple(index), block_names(graph))
+    if left_out:
+        moved = dict(zip(left_out[-1], each[middle], strict=True))
+        few = replace(
+            net, layers=stage_net(net, graph, sorted(nodes), moved).layers, described=None
+        )
+    behind = range(middle + 1, len(each) - len(left_out))
+    index = [*range(middle + 1), *[middle] * more, *behind]
+    return Shortened(few, tuple(index), names)

@@ -35,7 +35,7 @@ def _add(name: str, num_samples: int, source: str) -> None:
 
 def takes_images(net: NetSpec) -> bool:
     """Tell whether images go into a net, grey or in colour, as the datasets here all have them."""
-    shapes = [spec.layer.infer_shape(()) for spec in net.layers if spec.layer.is_input]
+    shapes = [spec.layer.infer_shape(()) for spec in net.few.layers if spec.layer.is_input]
     return any(len(shape) == 4 and min(shape[1:3]) > 1 and shape[3] in (1, 3) for shape in shapes)
 
 

@@ -220,7 +220,7 @@ class _Case:
 
     def _is_much(self, batches: int) -> bool:
         """Tell whether so many batch sizes of this net are sooner computed by NumPy."""
-        layers = {spec.layer for spec in self.scenario.net.layers}
+        layers = {spec.layer for spec in self.scenario.net.few.layers}
         return len(layers) * batches >= _WORTH_ARRAYS
 
     def worth(self, scaling: str | None) -> Recommendation:

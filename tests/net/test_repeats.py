@@ -82,6 +82,58 @@ def test_it_is_what_its_instances_are_when_written_out() -> None:
     assert net.layers == loads(**{"h/0": one, "h/1": two, "last": fc("h/1")}).layers
 
 
+def written_out(count: int, **layers: Any) -> dict[str, Any]:
+    """Return as many blocks, each reading the one before, as layers that are not repeated."""
+    parents = ["data", *(f"h/{i}" for i in range(count - 1))]
+    return {f"h/{i}": block(p, endpoint="sum", **layers) for i, p in enumerate(parents)}
+
+
+def test_a_long_row_is_what_its_instances_are_when_written_out() -> None:
+    layers = {"a": fc(), "b": fc("a", shares="/w"), "c": fc("b", shares="a"), "sum": add("..", "c")}
+    around = {"w": fc("data"), "last": add("h/12/sum", "h/11/a", "w")}
+    net = loads(h=block("data", repeat=13, endpoint="sum", **layers), **around)
+    whole = loads(**written_out(13, **layers), **around)
+    # Five are there at each end, of 13, and of the three between them none is made yet.
+    assert len(net.few.layers) == 1 + 10 * 4 + 2
+    assert len(net.layers) == len(whole.layers) == 1 + 13 * 4 + 2
+    behind = next(spec for spec in net.few.layers if spec.name == "h/8/sum")
+    assert behind.parents == ("h/4/sum", "h/8/c")
+    assert hash(net) == hash(whole)
+    assert net == whole
+    assert net.layers[:3] == whole.layers[:3]
+    assert paleo.build(net).nodes == paleo.build(whole).nodes
+    assert copy.deepcopy(net) == whole
+
+
+DOUBLED = {"type": "Concatenate", "parents": ["..", ".."], "dim": 1}
+
+
+@pytest.mark.parametrize(
+    ("keys", "around"),
+    [
+        ({}, {"last": fc("h/6/sum")}),  # one in the middle is read
+        ({"a": fc("/h/0/b")}, {"last": fc("h")}),  # each reads the first
+        ({"b": fc("a", dtype={"by_index": ["", "fp16"]})}, {}),
+        ({"sum": DOUBLED}, {}),
+    ],
+)
+def test_a_long_row_that_is_not_even_is_all_there(
+    keys: dict[str, Any], around: dict[str, Any]
+) -> None:
+    layers = {"a": fc(), "b": fc("..", num_outputs=8), "sum": add("..", "b"), **keys}
+    net = loads(h=block("data", repeat=12, endpoint="sum", **layers), **around)
+    assert net.few is net
+    assert len(net.layers) == 1 + 12 * 3 + len(around)
+    assert paleo.build(net).nodes[-1].inputs[0] == (2, 8 * 2**11 if "sum" in keys else 8)
+
+
+def test_a_mistake_far_behind_is_said_of_its_instance() -> None:
+    # From block to block rows are twice as long, until there are more elements than are counted.
+    (line,) = fault(h=block("data", repeat=70, endpoint="sum", sum=DOUBLED))
+    assert line.startswith('layer "h/5')
+    assert fault(**written_out(70, sum=DOUBLED)) == [line]
+
+
 def test_a_repeat_of_one_has_an_index() -> None:
     net = loads(h={**CHAIN, "repeat": 1}, last=fc("h"))
     assert [spec.name for spec in net.layers] == ["data", "h/0/a", "h/0/b", "h/0/sum", "last"]

@@ -160,7 +160,7 @@ class Computations:
     def left_out(self) -> tuple[str, ...]:
         """The names of operations that the cost model leaves out."""
         plan = self.plan
-        if plan.cost_model.counts_all and all(spec.layer.is_known for spec in self.net.layers):
+        if plan.cost_model.counts_all and all(spec.layer.is_known for spec in self.net.few.layers):
             return ()
         return not_counted(typical(plan.trained(self.net), plan.dtype, plan.adapt), plan.cost_model)
 

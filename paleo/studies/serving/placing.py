@@ -50,7 +50,7 @@ class Model(NamedTuple):
     @property
     def prefix(self) -> int:
         """Positions that an image has before a prompt."""
-        if sum(each.layer.is_input for each in self.net.layers) < 2:
+        if sum(each.layer.is_input for each in self.net.few.layers) < 2:
             return 0
         return cached_for_net(program_of, self.alone, 1).prefix
 
@@ -68,13 +68,13 @@ class Model(NamedTuple):
 
 def is_served(net: NetSpec) -> bool:
     """Tell whether a net is a language model: its tokens see earlier ones, and have scores."""
-    causal = any(getattr(each.layer, "causal", False) for each in net.layers)
-    kinds = {each.layer.serves_as for each in net.layers}
+    causal = any(getattr(each.layer, "causal", False) for each in net.few.layers)
+    kinds = {each.layer.serves_as for each in net.few.layers}
     length = (net.dims or {}).get(SEQ)
     # Attention in steps has a mask of its own, which nothing trains.
     masks = any(
         not each.layer.is_input and getattr(each.layer, "shape", None) == (length, length)
-        for each in net.layers
+        for each in net.few.layers
     )
     return length is not None and (causal or "scan" in kinds or (masks and "match" in kinds))
 
