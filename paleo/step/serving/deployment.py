@@ -130,7 +130,7 @@ class Deployment:
 
     # What a load asks for.
 
-    @property
+    @functools.cached_property
     def limits(self) -> StepLimits:
         """What a step holds by the server's own default."""
         return self.server.limits_on(self.prices.device)
@@ -148,13 +148,12 @@ class Deployment:
 
         A step that checks drafts gives several tokens: of decoding it is the seconds of one.
         """
-        at = self._tables.prompts.at
-        prompts = _Prompts(
-            len(chunks),
-            sum(new for new, _ in chunks),
-            max((new for new, _ in chunks), default=0),
-            sum(at(new, before) for new, before in chunks),
-        )
+        prompts = _NO_PROMPTS
+        if chunks:
+            each = {chunk: self._tables.prompts.at(*chunk) for chunk in {*chunks}}  # few differ
+            tokens = [new for new, _ in chunks]
+            attention = sum(each[chunk] for chunk in chunks)
+            prompts = _Prompts(len(chunks), sum(tokens), max(tokens), attention)
         return float(self._of_one(prompts, decodes, context))
 
     def alike(
@@ -209,7 +208,7 @@ class Deployment:
         """Return the seconds of a step in which the device waits for its host."""
         return self.server.step_host + self.server.request_host * requests
 
-    @property
+    @functools.cached_property
     def _most_replayed(self) -> int:
         limits = self.limits
         return limits.shared_graphs if self.prices.degrees.tp >= 4 else limits.graphs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from paleo.core.checks import check_choice, is_number, shown, whole_number
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
@@ -81,17 +83,17 @@ class Scheduling:
             )
         mistakes.raise_as(SettingError)
 
-    @property
+    @functools.cached_property
     def is_static(self) -> bool:
         """Whether requests are taken together and wait for one another."""
         return self.batching == "static"
 
-    @property
+    @functools.cached_property
     def is_mixed(self) -> bool:
         """Whether a step may have prompts and decodes."""
         return self.mixed and not self.is_static
 
-    @property
+    @functools.cached_property
     def shared_budget(self) -> bool:
         """Whether decodes take of the tokens that prompts may have in a step."""
         return self.is_mixed and self.decode_first

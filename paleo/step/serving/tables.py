@@ -36,7 +36,7 @@ class Line:
             return 0.0
         if not self._points or number > self._points[-1]:
             self._make(number)
-        return _between(self._points, self._values, number)
+        return _straight(self._values, *_place(self._points, number))
 
     def _at_all(self, numbers: Array) -> Quantity:
         most = float(numbers.max(initial=0))
@@ -72,12 +72,11 @@ class Plane:
             return 0.0
         if not self._first or first > self._first[-1] or second > self._second[-1]:
             self._make(first, second)
-        places, rows = self._first, self._values
-        place, share = _place(places, first)
-        low = _between(self._second, rows[place], second)
-        if not share:
+        (row, down), (column, along) = _place(self._first, first), _place(self._second, second)
+        low = _straight(self._values[row], column, along)
+        if not down:
             return low
-        return low + share * (_between(self._second, rows[place + 1], second) - low)
+        return low + down * (_straight(self._values[row + 1], column, along) - low)
 
     def _at_all(self, first: Array, second: Array) -> Quantity:
         asked = first > 0
@@ -121,11 +120,13 @@ def points_to(most: float, per_doubling: int) -> list[float]:
 
 def _place(points: list[float], number: float) -> tuple[int, float]:
     """Return the point before a number, and how far it is on the way to the next."""
-    place = min(max(bisect_right(points, number) - 1, 0), len(points) - 1)
+    place = bisect_right(points, number) - 1
+    if place < 0:  # below the first point a function is as at that
+        return 0, 0.0
     if place == len(points) - 1:
         return place, 0.0
-    share = (number - points[place]) / (points[place + 1] - points[place])
-    return place, max(share, 0.0)
+    low = points[place]
+    return place, (number - low) / (points[place + 1] - low)
 
 
 def _places(points: list[float], numbers: Array) -> tuple[Array, Array]:
@@ -138,7 +139,7 @@ def _places(points: list[float], numbers: Array) -> tuple[Array, Array]:
     return places, np.maximum(shares, 0.0)
 
 
-def _between(points: list[float], values: list[float], number: float) -> float:
-    place, share = _place(points, number)
+def _straight(values: list[float], place: int, share: float) -> float:
+    """Return what is so far on the way from one value to the next."""
     found = values[place]
     return found + share * (values[place + 1] - found) if share else found
