@@ -80,11 +80,14 @@ def seconds_of(*arguments: str) -> float:
 
 
 def starts() -> list[Figure]:
-    """Return what commands take from start to end over the start of what they all import."""
+    """Return what commands take from start to end over the start of what they all import.
+
+    The first has an answer for each of four loads.
+    """
     base = seconds_of("-c", "import click, numpy")
     found: list[Figure] = []
     for arguments, bound in (
-        (("infer", "llama3_8b", "--device=H100_SXM", "--concurrency=8"), 3.0),
+        (("infer", "llama3_8b", "--device=H100_SXM"), 3.0),
         (("plan", "llama3_8b", "--serve", "--device=H100_SXM", "--tpot=30 ms"), 8.0),
     ):
         name = f"paleo {' '.join(arguments[:2])}, start to end / import click, numpy"
@@ -96,7 +99,6 @@ def starts() -> list[Figure]:
 #: are held to until they are met.
 MISSED = {
     "llama3_70b on 8 H100, 60,480 deployments, a second / 20,000": -0.5,
-    "paleo infer llama3_8b, start to end / import click, numpy": 3.5,
 }
 
 

@@ -243,12 +243,10 @@ def large_plots() -> list[Figure]:
 
 #: Figures that are known to be missed, and what they are at most until they are met again: a start
 #: knows the settings of meshes, of plans and of the loss now, and the tiled model has a net's
-#: convolutions to choose for; a net on a mesh is read with all of its blocks, of which a few are
-#: divided, priced and followed in memory, and once more for what would make it fit.
+#: convolutions to choose for.
 MISSED = {
     "paleo simulate alex_v2 (paleo2017), start to end / import click, numpy": 1.5,
     "paleo simulate alex_v2 (tiled), start to end / import click, numpy": 1.9,
-    "paleo simulate gpt3_175b on a mesh, start to end / import click, numpy": 3.5,
 }
 
 

@@ -90,6 +90,7 @@ class _Commands(click.Group):
     ) -> Any:
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **kwargs)
+        gc.set_threshold(20_000, 10, 20)  # of ours there is no garbage that holds itself
         words = sys.argv[1:] if args is None else list(args)
         for output in (sys.stdout, sys.stderr):
             # A net's names may hold what the terminal's encoding cannot show.
