@@ -65,7 +65,7 @@ class Bounds:
         self._smallest = min(per_unit)
         self._kept = functools.cache(self._least_kept)
         self._there = functools.cache(self._found_there)
-        #: By stage and batches how many of these are in flight, at the first that comes back and later.
+        #: By stage and batches how many are in flight, at the first that comes back and later.
         self._flights: dict[tuple[int, int], tuple[Quantity, Quantity]] = {}
 
     def seconds(

@@ -179,9 +179,7 @@ def explicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None
         passes = (matrix, matrix)
         return way and way._replace(time=extended(way.time, machine, passes=passes, kernels=1))
     image = operation.element_size * operation.input_elements
-    products = _Products(
-        _with_all_windows(operation), more_kernels=1, passes=(image + matrix,)
-    )
+    products = _Products(_with_all_windows(operation), more_kernels=1, passes=(image + matrix,))
     return _on_units(operation, machine, products)
 
 

@@ -451,7 +451,7 @@ class Products(NamedTuple):
 
 
 def _run(places: Array) -> Array | slice:
-    """Return rising places as a slice where they follow one another: what is there is not copied."""
+    """Return rising places as a slice, of which nothing is copied, if they follow one another."""
     first, last = places[0], places[-1]
     return slice(first, last + 1) if last - first < len(places) else places
 
