@@ -142,7 +142,9 @@ def _long_times(of_each: Sequence[tuple[list[int], list[int], Time]]) -> Times:
     times: dict[int, Time] = {}
     for places, own, time in of_each:
         shape = len(places), *own
-        each = [np.broadcast_to(part, shape) if is_array(part) else part for part in time]
+        each: list[Any] = [
+            np.broadcast_to(part, shape) if is_array(part) else part for part in time
+        ]
         for row, place in enumerate(places):
             times[place] = Time(*(part[row] if is_array(part) else part for part in each))
     return Times([times[place] for place in range(len(times))])

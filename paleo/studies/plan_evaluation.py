@@ -191,23 +191,15 @@ class Evaluation:
         blocks = self._batches(own, mesh)
         zeros = {}
         for z, zero in enumerate(self.axes["zero"]):
-            error = self._mistake_of(mesh, interleave, zero)
-            if error:
+            # Whether there is any matters for groups of shards alone.
+            asked = zero if plan.shard_degree else plan.zero
+            try:
+                check_mesh(self._checked(pp=pp, interleave=interleave, zero=asked), mesh)
+            except PaleoError as error:
                 self._note(own[:, :, z], error)
             else:
                 zeros[zero] = z
         return mesh, zeros if blocks else {}, blocks
-
-    def _mistake_of(self, mesh: Mesh, interleave: int, zero: int) -> PaleoError | None:
-        """Return what of a mesh does not go together, if anything."""
-        plan = self.plan
-        if not plan.shard_degree:  # whether there is any matters for groups of shards alone
-            zero = plan.zero
-        try:
-            check_mesh(self._checked(pp=mesh.pp, interleave=interleave, zero=zero), mesh)
-        except PaleoError as error:
-            return error
-        return None
 
     def _batches(self, own: Array, mesh: Mesh) -> list[tuple[Batches, Array]]:
         """Return what plans of a mesh compute at a time, and their places; of others say why."""

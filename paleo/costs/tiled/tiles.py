@@ -325,7 +325,8 @@ class Products(NamedTuple):
         for where, own in ((small, of_small), (large, of_large)):
             for all_of, value in zip(whole, own[:2], strict=True):
                 all_of[_run(where)] = value
-        return Found(*whole.reshape(2, *shape), self.split(parts).again)
+        total, busy = whole.reshape(2, *shape)
+        return Found(total, busy, self.split(parts).again)
 
     def _at(self, places: Array | slice, shape: tuple[int, ...]) -> Products:
         """Return the products at these places of them, in the order of memory."""
@@ -410,7 +411,7 @@ class Products(NamedTuple):
                 which = own.argmin(axis=0)
                 tile = np.where(own.min(axis=0) < rank, which + first, tile)
             rank = np.minimum(rank, own.min(axis=0))
-        found = self.found(split, rank)
+        found: Any = self.found(split, rank)
         if len(splits) == 1 and is_many:
             return Found(*(each[0] if is_array(each) else each for each in found[:3]))
         every = (len(splits), *shape)
