@@ -338,9 +338,9 @@ def _on_units(
         time = repeated(extended(chosen.time, unit, kernels=kernels + more_kernels), times)
         if unit.matrix_peak is not None:
             time = time + converted
-        return ConvolutionTime(
-            extended(time, machine, passes=passes), m, n, terms, count * groups, chosen
-        )
+        if passes:
+            time = extended(time, machine, passes=passes)
+        return ConvolutionTime(time, m, n, terms, count * groups, chosen)
 
     has_none = is_untiled(operation, machine)
     if not is_array(has_none) and has_none:

@@ -415,16 +415,14 @@ class Products(NamedTuple):
         if len(splits) == 1 and is_many:
             return Found(*(each[0] if is_array(each) else each for each in found[:3]))
         every = (len(splits), *shape)
-        total, busy, again, tile = (np.broadcast_to(each, every) for each in (*found[:3], tile))
+        total = np.broadcast_to(found.total, every)
         if is_array(self.whole) or self.whole:
             total = np.where((split.parts > 1) & (np.asarray(self.whole) > 0), np.inf, total)
         which = total.argmin(axis=0)[None]
-        total, busy, again = (
-            np.take_along_axis(each, which, 0)[0] for each in (total, busy, again)
-        )
+        busy, again = (_taken(each, which, every) for each in found[1:3])
         if is_many:
-            return Found(total, busy, again)
-        tile = np.take_along_axis(tile, which, 0)[0]
+            return Found(total.min(axis=0), busy, again)
+        total, tile = (_taken(each, which, every) for each in (total, tile))
         rows, columns = sides[tile].reshape(-1, 2).T.reshape(2, *shape)
         parts = np.array(splits)[which[0]]
         number = self.tiles(rows, columns) * parts
@@ -455,6 +453,16 @@ def _run(places: Array) -> Array | slice:
     """Return rising places as a slice, of which nothing is copied, if they follow one another."""
     first, last = places[0], places[-1]
     return slice(first, last + 1) if last - first < len(places) else places
+
+
+def _taken(values: Any, which: Array, shape: tuple[int, ...]) -> Array:
+    """Return of values that broadcast to a shape those at places of its dimension in front."""
+    found: Array
+    if np.shape(values) == (shape[0], *(1,) * (len(shape) - 1)):  # the same for all products
+        found = values.ravel()[which[0]]
+    else:
+        found = np.take_along_axis(np.broadcast_to(values, shape), which, 0)[0]
+    return found
 
 
 def _with(values: Array, places: Array | slice, others: Any) -> Array:
