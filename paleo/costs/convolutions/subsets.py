@@ -86,8 +86,8 @@ def all_of(operation: Convolution) -> Subset:
     if found:
         return Subset(operation, found[0])
     # Of numbers for windows those of a batch each are several, too.
-    varied = (operation.batch, operation.in_channels, operation.out_channels)
-    lengths = {shape[0] for shape in map(np.shape, filter(is_array, varied)) if shape}
+    varied: Any = (operation.batch, operation.in_channels, operation.out_channels)
+    lengths = {len(value) for value in varied if is_array(value) and value.shape}
     return Subset(operation, lengths.pop() if len(lengths) == 1 else 0)
 
 
