@@ -166,6 +166,27 @@ def test_a_library_and_a_workspace_choose_for_each_of_several_convolutions(
     assert together == [spread(model.price(each, target), batch) for each in operations]
 
 
+@pytest.mark.parametrize("device", ["K40", "TITAN_X", "P100_SXM2", "A100_SXM_80GB"])
+def test_no_algorithm_for_a_convolution_is_quicker_than_its_bound(device: str) -> None:
+    from paleo.costs.tiled import convolution
+    from paleo.costs.tiled.machine import machine_for
+
+    rng = random.Random(device)
+    machine = machine_for(
+        Target(paleo.find_device(device), convolutions=paleo.costs.convolution_choice("any"))
+    )
+    bounded = set()
+    for _ in range(60):
+        chooser = convolution.chooser(windowed(rng, np.array([1, 7, 300]), Convolution), machine)
+        for name in chooser.candidates():
+            least = np.asarray(chooser.least(name, chooser.operation))
+            time = chooser.price(name, chooser.operation)
+            if time is not None and np.isfinite(least).all():
+                assert np.all(least <= time.total * (1 + 1e-9))
+                bounded |= {name} if np.any(least > 0) else set()
+    assert {"implicit_gemm", "scattered_gemm", "phased_gemm", "winograd_2x2", "fft"} <= bounded
+
+
 def test_convolutions_of_any_window_are_priced_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
     from paleo.costs.tiled import convolution
 
