@@ -34,7 +34,7 @@ AXES: Mapping[str, Any] = {
 }
 #: At most so many times as long as NumPy takes, for a point, and for a distinct batch.
 BOUNDS = {"paleo2017": 400.0, "tiled": 900.0}
-DISTINCT = 70_000.0
+DISTINCT = 50_000.0
 
 
 def seconds_of(run: Callable[[], object], repeats: int) -> float:

@@ -38,6 +38,8 @@ Decides: TypeAlias = Callable[[Convolution | Pooling], Hashable]
 _LEAST = 3
 #: Numbers that are priced at a time, so that the processor's cache holds them.
 _MOST = 2048
+#: Arrays of so many numbers and more are not copied to stand together.
+_LONG = 256
 #: The types of sizes that are no arrays.
 _NUMBERS = {int, float}
 #: So many tensors that an operation reads or writes are told apart; of more, the last are one.
@@ -111,21 +113,41 @@ def price_stacked(
     for places in forms.values():
         found += _priced([apart[place] for place in places], price, decides)
     shape = np.broadcast_shapes(*(tuple(own) for (_, *own), _ in found))
-    all_parts = np.empty((len(Time._fields), len(apart), *shape))
     rest = itertools.chain(*forms.values())
-    for (count, *own), time in found:
-        places = list(itertools.islice(rest, count))
-        missing = (1,) * (len(shape) - len(own))
+    of_each = [(list(itertools.islice(rest, count)), own, time) for (count, *own), time in found]
+    times = _stacked_times(of_each, shape) if product(shape) < _LONG else _long_times(of_each)
+    if len(distinct) == len(operations):
+        return times
+    where = {which: place for place, which in enumerate(distinct)}
+    return times.at([where[id(each)] for each in operations])
+
+
+def _stacked_times(
+    of_each: Sequence[tuple[list[int], list[int], Time]], shape: tuple[int, ...]
+) -> StackedTimes:
+    """Return times, put together of those at some places, of parts of a shape of their own."""
+    all_parts = np.empty((len(Time._fields), sum(len(places) for places, _, _ in of_each), *shape))
+    for places, own, time in of_each:
+        count, missing = len(places), (1,) * (len(shape) - len(own))
         for all_of, part in zip(all_parts, time, strict=True):
             if count == 1:
                 all_of[places[0]] = part
             else:
                 all_of[places] = np.broadcast_to(part, (count, *own)).reshape(count, *missing, *own)
-    times = StackedTimes(all_parts)
-    if len(distinct) == len(operations):
-        return times
-    where = {which: place for place, which in enumerate(distinct)}
-    return times.at([where[id(each)] for each in operations])
+    return StackedTimes(all_parts)
+
+
+def _long_times(of_each: Sequence[tuple[list[int], list[int], Time]]) -> Times:
+    """Return the same where parts are long: they stay as they are, and numbers numbers."""
+    times: dict[int, Time] = {}
+    for places, own, time in of_each:
+        shape = len(places), *own
+        each: list[Any] = [
+            np.broadcast_to(part, shape) if is_array(part) else part for part in time
+        ]
+        for row, place in enumerate(places):
+            times[place] = Time(*(part[row] if is_array(part) else part for part in each))
+    return Times([times[place] for place in range(len(times))])
 
 
 def _priced(
@@ -142,10 +164,10 @@ def _priced(
     if not columns:  # they are equal
         yield _alone(price(alike[0].operation), len(alike))
         return
-    if len(shapes) > 1 or len(alike) < (2 if shape else _LEAST):
+    rows = max(1, _MOST // int(product(shape)))
+    if len(shapes) > 1 or rows == 1 or len(alike) < (2 if shape else _LEAST):
         yield from (_alone(price(each.operation)) for each in alike)
         return
-    rows = max(1, _MOST // int(product(shape)))
     for first in range(0, len(alike), rows):
         count = min(rows, len(alike) - first)
         sizes = (_stacked(column[first : first + rows], shape) for column in columns)

@@ -6,7 +6,7 @@ them. Sums of arrays are of one after the other, too, so that they round alike.
 
 from __future__ import annotations
 
-import math
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
@@ -82,7 +82,7 @@ class Times(Sequence[Time]):
     def sums(self, lengths: Sequence[int]) -> Times:
         """Return the sums of the first so many, of the next so many, and so on."""
         times = iter(self)
-        return Times([sum((next(times) for _ in range(length)), Time()) for length in lengths])
+        return Times([_sum(itertools.islice(times, length)) for length in lengths])
 
     def total(self, seconds: Callable[[Time], Quantity]) -> Quantity:
         """Return the sum of the seconds of all."""
@@ -91,81 +91,50 @@ class Times(Sequence[Time]):
     @property
     def time(self) -> Time:
         """The sum of all."""
-        return sum(self, Time())
-
-
-#: Arrays of so many numbers and more are added up one by one: gathered, they are copied.
-_LONG = 256
+        return _sum(iter(self))
 
 
 class StackedTimes(Times):
-    """Times whose parts are arrays: four of them, with an entry for each time in front.
+    """Times whose parts are arrays: four of them, with an entry for each time in front."""
 
-    With `places` they are those at these places: of long arrays a copy for each takes longer.
-    """
-
-    def __init__(self, parts: Array, places: Sequence[int] | None = None) -> None:
-        self._stacked = parts
-        self._places = places
+    def __init__(self, parts: Array) -> None:
+        self._parts = parts
         super().__init__(())
 
-    @property
-    def _parts(self) -> Array:
-        return self._stacked if self._places is None else self._stacked[:, list(self._places)]
-
     def __len__(self) -> int:
-        return len(self._stacked[0] if self._places is None else self._places)
+        return len(self._parts[0])
 
     def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return StackedTimes(self._parts[:, place])
-        own = place if self._places is None else self._places[place]
-        return _time(self._stacked[:, own])
+        own = self._parts[:, place]
+        return StackedTimes(own) if isinstance(place, slice) else _time(own)
 
     def __iter__(self) -> Iterator[Time]:
-        if self._places is not None:
-            return map(self.__getitem__, range(len(self._places)))
-        each = self._stacked.swapaxes(0, 1)
+        each = self._parts.swapaxes(0, 1)
         return map(Time._make, each if each.ndim > 2 else each.tolist())
 
     def at(self, places: Sequence[int]) -> Times:
-        if self._places is not None:
-            places = [self._places[place] for place in places]
-        found = StackedTimes(self._stacked, places)
-        return found if self._stacked.ndim > 2 else StackedTimes(found._parts)
+        return StackedTimes(self._parts[:, list(places)])
 
     def sums(self, lengths: Sequence[int]) -> Times:
         many = np.array(lengths, np.int64)
         first = np.cumsum(many) - many
-        stacked = self._stacked
-        every = range(stacked.shape[1]) if self._places is None else self._places
-        found = np.zeros((len(stacked), len(many), *stacked.shape[2:]))
-        if stacked.ndim > 2 and math.prod(stacked.shape[2:]) >= _LONG:
-            for row, (begin, count) in enumerate(zip(first.tolist(), lengths, strict=True)):
-                for place in every[begin : begin + count]:
-                    found[:, row] += stacked[:, place]
-            return StackedTimes(found)
-        places = np.array(every, np.int64)
+        found = np.zeros((len(self._parts), len(many), *self._parts.shape[2:]))
         for next_one in range(many.max(initial=0)):
             rows = np.flatnonzero(many > next_one)
-            found[:, rows] += stacked[:, places[first[rows] + next_one]]
+            found[:, rows] += self._parts[:, first[rows] + next_one]
         return StackedTimes(found)
 
     def total(self, seconds: Callable[[Time], Quantity]) -> Quantity:
-        values: Any = seconds(Time(*self._stacked)) if len(self) else 0
-        if self._places is not None:
-            return total(values[place] for place in self._places)
-        return _last_sum(values, 0) if len(self) else 0
+        return _last_sum(seconds(Time(*self._parts)), 0) if len(self) else 0
 
     @property
     def time(self) -> Time:
-        if self._places:
-            first, *others = self._places
-            found = self._stacked[:, first].copy()
-            for place in others:
-                found += self._stacked[:, place]
-            return _time(found)
         return _time(_last_sum(self._parts, 1)) if len(self) else Time()
+
+
+def _sum(times: Iterator[Time]) -> Time:
+    """Return the sum of times in their order."""
+    return sum(times, next(times, Time()))
 
 
 def _time(parts: Array) -> Time:

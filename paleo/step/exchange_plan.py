@@ -13,7 +13,7 @@ from paleo.cluster.frameworks import Framework, running
 from paleo.cluster.gradient_exchange import Exchange
 from paleo.cluster.topology import Group
 from paleo.core.errors import SettingError
-from paleo.core.quantity import Quantity, largest, some, where_positive
+from paleo.core.quantity import Quantity, is_array, largest, some, where_positive
 from paleo.core.tensor import find_precision
 from paleo.costs import CostModel
 from paleo.step.distributed_settings import ALL_SCHEMES
@@ -126,6 +126,8 @@ class ExchangePlan:
     @functools.cached_property
     def reached(self) -> Cluster:
         """The same with as much of the links as `ppp_comm` says is reached."""
+        if not is_array(self.ppp_comm) and self.ppp_comm == 1:
+            return self._known
         return self._known.with_networks(operator.methodcaller("reaching", self.ppp_comm))
 
     def link_bandwidth(self, workers: Quantity) -> Quantity:

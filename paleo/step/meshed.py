@@ -151,12 +151,16 @@ class Meshed:
         spent: list[Quantity] = [0.0] * self.count
         if self.mesh.pp == 1:
             return spent
+        homes = [self.pipeline.home(stage, self.count) for stage in range(self.count)]
+        known: dict[tuple[int, int], Quantity] = {}
         for boundary, size in enumerate(sizes, 1):
             last, first = (boundary - 1) % self.count, boundary % self.count
-            homes = [self.pipeline.home(stage, self.count) for stage in (last, first)]
-            if homes[0] == homes[1]:
+            if homes[last] == homes[first]:
                 continue
-            message = self._message(size, min(homes))
+            key = id(size), min(homes[last], homes[first])
+            if key not in known:
+                known[key] = self._message(size, key[1])
+            message = known[key]
             spent[last] = spent[last] + message / 2
             spent[first] = spent[first] + message / 2
         return spent

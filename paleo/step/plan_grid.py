@@ -118,9 +118,9 @@ class PlanGrid:
         """
         key = mesh.tp, *(mesh.stride(kind) for kind in ("tp", "cp", "ep"))
         micro_batches = set(sizes)
-        plan = replace(self.plan, tp=mesh.tp)
         found = self._parts.get(key)
         if found is None or not micro_batches <= set(found.micro_batches):
+            plan = replace(self.plan, tp=mesh.tp)
             known = {*found.micro_batches} if found else set()
             each = sorted(known | micro_batches)
             short = self._short

@@ -64,6 +64,9 @@ class Bounds:
         self._mean = sum(per_unit[unit] for unit in index) // stages
         self._smallest = min(per_unit)
         self._kept = functools.cache(self._least_kept)
+        self._there = functools.cache(self._found_there)
+        #: By stage and batches how many are in flight, at the first that comes back and later.
+        self._flights: dict[tuple[int, int], tuple[Quantity, Quantity]] = {}
 
     def seconds(
         self, recompute: Recompute, batches: Batches, zero: int = 0, besides: Besides = _NOTHING
@@ -101,15 +104,32 @@ class Bounds:
         k = np.searchsorted(self.divided.micro_batches, batches.sizes)
         kept = self._kept(recompute)
         each = [
-            self._taken(stage, zero, batches.counts, own[k][:, None])
-            for stage, own in zip(self._stages, kept, strict=True)
+            self._taken(place, zero, batches.counts, own[k][:, None])
+            for place, own in enumerate(kept)
         ]
         found = functools.reduce(maximum, each)
         return np.asarray(found + slack_of(found, self._plan.slack))
 
-    def _taken(self, stage: _Stage, zero: int, counts: Array, kept: Array) -> Quantity:
+    def _taken(self, place: int, zero: int, counts: Array, kept: Array) -> Quantity:
         """Return the least bytes that a stage takes which keeps so many of a micro-batch."""
-        sharing, precision = self._sharing(zero), self.divided.graph.precision
+        stays, gradients, in_buckets = self._there(place, zero)
+        key = place, id(counts)
+        if key not in self._flights:  # groups hold the counts
+            number = self._stages[place].number
+            flight = self._pipeline.in_flight(number, self._mesh.pp, counts, self._chunks)
+            self._flights[key] = flight, minimum(flight, counts - 1)
+        in_flight, left = self._flights[key]
+        # Of later micro-batches gradients are there, and one less may be in flight.
+        later = np.where(counts > 1, left * kept + gradients, 0)
+        return stays + whole_bytes(maximum(in_flight * kept + gradients * in_buckets, later))
+
+    def _found_there(self, place: int, zero: int) -> tuple[Quantity, Quantity, bool]:
+        """Return what is there of a stage at a micro-batch under a ZeRO, beside what it keeps.
+
+        Those are bytes all the time, those of gradients, and whether these are there at the first.
+        """
+        stage, precision = self._stages[place], self.divided.graph.precision
+        sharing = self._sharing(zero)
         how, there = sharing.how, self.divided.lasting(stage.params, sharing)
         stays, gradients = there.stays, there.parts["gradients"]
         if how.zero == 2:
@@ -119,10 +139,7 @@ class Bounds:
             stays += precision.element_size * min(2 * self._smallest, stage.params)
         elif not how.zero and precision.is_mixed:
             stays += precision.element_size * stage.params  # a copy that layers read
-        in_flight = self._pipeline.in_flight(stage.number, self._mesh.pp, counts, self._chunks)
-        # Of later micro-batches gradients are there, and one less may be in flight.
-        later = np.where(counts > 1, minimum(in_flight, counts - 1) * kept + gradients, 0)
-        return stays + whole_bytes(maximum(in_flight * kept + gradients * how.in_buckets, later))
+        return stays, gradients, how.in_buckets
 
     def _least_kept(self, recompute: Recompute) -> list[Array]:
         """Return the least bytes that the stages looked at keep of each micro-batch."""

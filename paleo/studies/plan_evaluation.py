@@ -35,6 +35,20 @@ class Group(NamedTuple):
     blocks: list[tuple[Batches, Array]]
 
 
+class _Shares(NamedTuple):
+    """What plans compute at a time whose data has so many shares.
+
+    By micro-batch on its axis and batch there are `sizes` of micro-batches and of `batches`, 0
+    where they cannot be and something is `wrong`. `blocks` are those that can be, with where their
+    plans are among all, by recomputation, ZeRO, micro-batch and batch.
+    """
+
+    sizes: Array
+    batches: Array
+    wrong: list[tuple[int, int, PaleoError]]
+    blocks: list[tuple[Batches, tuple[Any, ...]]]
+
+
 class Evaluation:
     """All combinations of values of axes, evaluated."""
 
@@ -47,7 +61,8 @@ class Evaluation:
         count = self.places.size
         named = any(recompute.blocks for recompute in axes["recompute"])
         self._grid = PlanGrid(self.net, self.plan, named)
-        self._micro_batches = functools.cache(self._found_sizes)
+        self._shares = functools.cache(self._found_shares)
+        self._checked = functools.cache(functools.partial(replace, base.plan))
         #: What follows of each plan, by name.
         self.columns: dict[str, Array] = {}
         #: The texts of why plans cannot be, and which of them is that of each.
@@ -175,11 +190,11 @@ class Evaluation:
         self.dps[own] = mesh.dp
         blocks = self._batches(own, mesh)
         zeros = {}
-        checked = replace(plan, pp=pp, interleave=interleave)
         for z, zero in enumerate(self.axes["zero"]):
+            # Whether there is any matters for groups of shards alone.
+            asked = zero if plan.shard_degree else plan.zero
             try:
-                # Whether there is any matters for groups of shards alone.
-                check_mesh(replace(checked, zero=zero) if plan.shard_degree else checked, mesh)
+                check_mesh(self._checked(pp=pp, interleave=interleave, zero=asked), mesh)
             except PaleoError as error:
                 self._note(own[:, :, z], error)
             else:
@@ -188,43 +203,42 @@ class Evaluation:
 
     def _batches(self, own: Array, mesh: Mesh) -> list[tuple[Batches, Array]]:
         """Return what plans of a mesh compute at a time, and their places; of others say why."""
-        micros = self.axes["micro_batch"]
-        batches, sizes, wrong = self._micro_batches(mesh.dp, 1 if all(micros) else mesh.pp)
-        for m, g, error in wrong:
+        found = self._shares(mesh.dp, 1 if all(self.axes["micro_batch"]) else mesh.pp)
+        for m, g, error in found.wrong:
             self._note(own[m, :, :, g], error)
+        places = own.transpose(1, 2, 0, 3)  # recomputation, ZeRO, micro-batch, batch
+        self.micros[places], self.batches[places] = found.sizes, found.batches
+        return [(batches, places[where]) for batches, where in found.blocks]
+
+    def _found_shares(self, dp: int, pp: int) -> _Shares:
+        """Return what plans compute at a time whose data has so many shares.
+
+        `pp` matters where nobody says how many samples a micro-batch has.
+        """
+        micros = self.axes["micro_batch"]
+        batches, sizes, wrong = self._found_sizes(dp, pp)
         whole = np.broadcast_to(batches, sizes.shape)
         can_be = sizes > 0
-        places = own.transpose(1, 2, 0, 3)  # recomputation, ZeRO, micro-batch, batch
-        self.micros[places], self.batches[places] = sizes, whole * can_be
-        counts = np.where(can_be, whole // (mesh.dp * np.maximum(sizes, 1)), 1)
-        given = [m for m, micro in enumerate(micros) if micro]
-        blocks = (
-            [
-                (
-                    Batches(sizes[given].max(axis=1), counts[given], can_be[given]),
-                    places[:, :, given],
-                )
-            ]
-            if given
-            else []
-        )
+        counts = np.where(can_be, whole // (dp * np.maximum(sizes, 1)), 1)
+        blocks: list[tuple[Batches, tuple[Any, ...]]] = []
+        each = slice(None)
+        given = [m for m, micro in enumerate(micros) if micro and can_be[m].any()]
+        if given:
+            of_given = Batches(sizes[given].max(axis=1), counts[given], can_be[given])
+            blocks.append((of_given, (each, each, given)))
         for m, micro in enumerate(micros):
-            if not micro:  # each batch has its own
-                of_all = Batches(sizes[m], counts[m][:, None], can_be[m][:, None])
-                blocks.append((of_all, places[:, :, m, :, None]))
-        return [
-            (Batches(*(each[rows] for each in block)), own[:, :, rows])
-            for block, own in blocks
-            for rows in [block.can_be.any(axis=1)]
-            if rows.any()
-        ]
+            if not micro and can_be[m].any():  # each batch has its own
+                own = np.flatnonzero(can_be[m])
+                of_all = Batches(sizes[m, own], counts[m, own, None], can_be[m, own, None])
+                blocks.append((of_all, (each, each, m, own, None)))
+        return _Shares(sizes, whole * can_be, wrong, blocks)
 
     def _found_sizes(
         self, dp: int, pp: int
     ) -> tuple[Array, Array, list[tuple[int, int, PaleoError]]]:
         """Return all batches, the micro-batches of each by place on their axis, and what is wrong.
 
-        They are 0 where something is; `pp` matters where nobody says how many.
+        They are 0 where something is.
         """
         mesh, micros = Mesh(dp=dp, pp=pp), self.axes["micro_batch"]
         batches = np.array([batch or self._own_batch * dp for batch in self.axes["global_batch"]])

@@ -24,8 +24,6 @@ from paleo.studies.plan_evaluation import Evaluation
 
 #: Settings that plans have each for themselves: given as one value or several.
 _SEVERAL = ("tp", "pp", "micro_batch", "recompute", "zero", "interleave", "global_batch")
-#: Of those may be thousands, of which nothing but that they are whole numbers is to be checked.
-_COUNTS = ("micro_batch", "global_batch")
 #: Fields of a plan that plans as arrays know, with the formulas of one plan: how operations are
 #: priced, and what follows.
 _KNOWN = (
@@ -210,7 +208,8 @@ def _checked(
     known = declared(SimulateSettings)
     for name, values in axes.items():
         for value in values[1:]:
-            if first and name in _COUNTS:
+            if first and known[name].is_number:
+                # What does not go with other settings is why a plan cannot be, no mistake here.
                 mistakes.check(functools.partial(found_setting, known[name], value))
             elif first and value is not None:
                 mistakes.check(functools.partial(first.changed, **{name: value}))

@@ -103,6 +103,11 @@ def parts(time: Time) -> list[Any]:
     return [np.asarray(x).tolist() for x in (time.compute, time.memory, time.overhead, time.total)]
 
 
+def spread(time: Time, batch: Any) -> list[Any]:
+    """Return the parts of a time for each batch, be they numbers or arrays."""
+    return [np.broadcast_to(part, np.shape(batch)).tolist() for part in time]
+
+
 @pytest.mark.slow
 @pytest.mark.alike
 @pytest.mark.parametrize("batch", [32, np.array([1, 2, 32, 77])], ids=["number", "array"])
@@ -141,11 +146,8 @@ def test_windows_of_any_sides_are_priced_together(device: str) -> None:
         for c, k, groups in ((8, 8, 8), (32, 32, 32), (64, 16, 8), (64, 64, 4), (64, 32, 1))
     ]  # fmt: skip
 
-    def spread(time: Time) -> list[Any]:
-        return [np.broadcast_to(part, batch.shape).tolist() for part in parts(time)]
-
     for found, each in zip(model.price_all(operations, target), operations, strict=True):
-        assert spread(found) == spread(model.price(each, target))
+        assert spread(found, batch) == spread(model.price(each, target), batch)
 
 
 @pytest.mark.slow
@@ -160,8 +162,29 @@ def test_a_library_and_a_workspace_choose_for_each_of_several_convolutions(
     target = Target(paleo.find_device("TITAN_X"), convolutions=choice)
     model = paleo.find_cost_model(cost_model)
     operations = [windowed(rng, batch, Convolution) for _ in range(100)]
-    together = list(map(parts, model.price_all(operations, target)))
-    assert together == [parts(model.price(each, target)) for each in operations]
+    together = [spread(each, batch) for each in model.price_all(operations, target)]
+    assert together == [spread(model.price(each, target), batch) for each in operations]
+
+
+@pytest.mark.parametrize("device", ["K40", "TITAN_X", "P100_SXM2", "A100_SXM_80GB"])
+def test_no_algorithm_for_a_convolution_is_quicker_than_its_bound(device: str) -> None:
+    from paleo.costs.tiled import convolution
+    from paleo.costs.tiled.machine import machine_for
+
+    rng = random.Random(device)
+    machine = machine_for(
+        Target(paleo.find_device(device), convolutions=paleo.costs.convolution_choice("any"))
+    )
+    bounded = set()
+    for _ in range(60):
+        chooser = convolution.chooser(windowed(rng, np.array([1, 7, 300]), Convolution), machine)
+        for name in chooser.candidates():
+            least = np.asarray(chooser.least(name, chooser.operation))
+            time = chooser.price(name, chooser.operation)
+            if time is not None and np.isfinite(least).all():
+                assert np.all(least <= time.total * (1 + 1e-9))
+                bounded |= {name} if np.any(least > 0) else set()
+    assert {"implicit_gemm", "scattered_gemm", "phased_gemm", "winograd_2x2", "fft"} <= bounded
 
 
 def test_convolutions_of_any_window_are_priced_as_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,16 @@ from typing import Any
 
 from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Convolution
-from paleo.core.quantity import Quantity, is_array, np, some
+from paleo.core.quantity import Quantity, is_array, largest, np, some
 from paleo.costs.convolutions.base import ALGORITHMS, Counts
 from paleo.costs.convolutions.libraries import ASKED, GEMM, LIBRARIES
 from paleo.costs.convolutions.settings import ConvolutionChoice
 from paleo.costs.convolutions.subsets import all_of
 from paleo.costs.model import Explanation, only_where
 from paleo.costs.times import Time
+
+#: More than sums of seconds are rounded by.
+_MARGIN = 1 + 1e-9
 
 
 def counts_of(name: str, operation: Convolution) -> Counts:
@@ -32,8 +35,9 @@ class Chooser(NamedTuple):
     `by_default` are the algorithms where `choice` asks for no library, each with whether it
     applies; of equally quick ones the first is taken. `price` returns the time by the algorithm of
     a name: None where the cost model has none. `counted` returns what the algorithm computes, moves
-    and needs, as the cost model counts, and `shown` what it has to say of it besides. `may_win`
-    tells by a name, a convolution and the best time so far whether the algorithm could take less.
+    and needs, as the cost model counts, and `shown` what it has to say of it besides. `least`
+    returns by a name and a convolution seconds below which the algorithm is not: infinite if
+    another, that applies wherever it does, is never slower.
     """
 
     operation: Convolution
@@ -43,7 +47,7 @@ class Chooser(NamedTuple):
     price: Callable[[str, Convolution], Time | None]
     counted: Callable[[str, Convolution], Counts] = counts_of
     shown: Callable[[str], Explanation] | None = None
-    may_win: Callable[[str, Convolution, Time], Any] = lambda *_: True
+    least: Callable[[str, Convolution], Quantity] = lambda *_: 0.0
 
     def candidates(self) -> Mapping[str, Any]:
         """Return algorithms by name, each with whether it applies: one value, or an array.
@@ -98,11 +102,20 @@ class Chooser(NamedTuple):
         What cuDNN chose takes no more than a product: it would not have been chosen.
         """
         everything = all_of(self.operation)
+        asked = [
+            (name, applies, part)
+            for name, applies in self.candidates().items()
+            if (part := everything.where(applies))
+        ]
+        bounds: dict[str, Quantity] = {}
+        if len(asked) > 1:
+            # The sooner a quick one is priced, the fewer others are.
+            bounds = {name: self.least(name, part.operation) for name, _, part in asked}
+            asked.sort(key=lambda each: largest(bounds[each[0]]))
         best: Time | None = None
-        for name, applies in self.candidates().items():
-            part = everything.where(applies)
-            if part and best is not None:
-                part = part.where(self.may_win(name, part.operation, part.of(best)))
+        for name, applies, part in asked:
+            if best is not None:
+                part = part.likely(bounds[name] <= _MARGIN * part.of(best).total)
             if part:
                 fits = self._fits(name, part.operation)
                 time = self.price(name, part.operation) if some(fits) else None

@@ -17,7 +17,7 @@ from paleo.costs.times import Time
 class Subset(NamedTuple):
     """Those of `many` convolutions that stand at `rows`: all of them, if that is None.
 
-    One whose windows and groups are numbers, whatever its batch is, is all or nothing of a subset.
+    One whose numbers have no common dimension in front is all or nothing of a subset.
     """
 
     operation: Convolution
@@ -37,6 +37,15 @@ class Subset(NamedTuple):
         return Subset(
             _at(rows, self.operation), self.many, rows if self.rows is None else self.rows[rows]
         )
+
+    def likely(self, condition: Any) -> Subset | None:
+        """Return those for which a condition holds, or all where that are most.
+
+        They are sooner looked at, too, than taken apart.
+        """
+        if is_array(condition) and 2 * np.count_nonzero(condition) > condition.size:
+            return self
+        return self.where(condition)
 
     def taken(self, values: Any) -> Any:
         """Return those of the values of all that are of these."""
@@ -74,7 +83,12 @@ def all_of(operation: Convolution) -> Subset:
     note(operation.groups)
     for axis in operation.axes:
         _changed(axis, note)
-    return Subset(operation, found[0] if found else 0)
+    if found:
+        return Subset(operation, found[0])
+    # Of numbers for windows those of a batch each are several, too.
+    varied: Any = (operation.batch, operation.in_channels, operation.out_channels)
+    lengths = {len(value) for value in varied if is_array(value) and value.shape}
+    return Subset(operation, lengths.pop() if len(lengths) == 1 else 0)
 
 
 def _at(rows: Any, operation: Convolution) -> Convolution:

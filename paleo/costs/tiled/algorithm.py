@@ -66,7 +66,12 @@ def extended(
     for num_bytes in passes:
         memory = memory + moved(num_bytes, machine)
     overhead = kernels * machine.launch
-    return time + Time(0.0, memory, overhead, memory + overhead)
+    return Time(
+        time.compute,
+        time.memory + memory,
+        time.overhead + overhead,
+        time.total + (memory + overhead),
+    )
 
 
 def in_passes(
@@ -81,7 +86,7 @@ def in_passes(
 
 def repeated(time: Time, times: Quantity) -> Time:
     """Return the time of doing it again and again, each after the one before."""
-    return Time(*(times * part for part in time))
+    return time if not is_array(times) and times == 1 else time.times(times)
 
 
 def quicker(a: ConvolutionTime, b: ConvolutionTime) -> ConvolutionTime:

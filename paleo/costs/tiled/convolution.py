@@ -7,6 +7,7 @@ multiplications they do and in how many bytes they move.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -41,13 +42,13 @@ WAYS: dict[str, Algorithm] = {
     "winograd_2x2": transforms.fused_winograd,
     **{one.name: partial(transforms.in_steps, one) for one in _TRANSFORMING},
 }
-#: Seconds below which an algorithm is not, where that is known sooner than what it takes.
+#: Seconds on the lanes below which an algorithm is not, where that is known sooner than what it
+#: takes.
 _LEAST: dict[str, Callable[[Convolution, Machine], Quantity]] = {
-    one.name: partial(transforms.least, one) for one in _TRANSFORMING
+    **{name: partial(implicit_gemm.least, name) for name in implicit_gemm.PRODUCTS},
+    "winograd_2x2": transforms.least_fused,
+    **{one.name: partial(transforms.least, one) for one in _TRANSFORMING},
 }
-#: More than sums of seconds are rounded by.
-_MARGIN = 1 + 1e-9
-
 
 #: On a CPU. Its library writes out a part of the matrix at a time, which the cache holds: within
 #: any workspace.
@@ -102,16 +103,16 @@ def chooser(operation: Convolution, machine: Machine) -> Chooser:
         way = known[name](operation, machine) if name in known else None
         return None if way is None else way.time
 
-    def may_win(name: str, operation: Convolution, best: Time) -> Any:
+    def least(name: str, operation: Convolution) -> Quantity:
         if _is_never_quickest(name, operation, machine):
-            return False
-        if machine.matrix_peak is not None or name not in _LEAST:
-            return True
-        return _LEAST[name](operation, machine) <= _MARGIN * best.total
+            return math.inf
+        if machine.is_cpu or machine.matrix_peak is not None or name not in _LEAST:
+            return 0.0
+        return _LEAST[name](operation, machine)
 
     return Chooser(
         operation, machine.convolutions, machine.dtype, _offered(operation, machine), price,
-        shown=partial(_shown, operation, machine), may_win=may_win,
+        shown=partial(_shown, operation, machine), least=least,
     )  # fmt: skip
 
 

@@ -147,7 +147,7 @@ def choose(
     a, b = stored or (count * (size_a * m * k), count * (size_b * k * n))
     sets = 1 if loads else _SETS
     memory, num_bytes = _memory(a + b, count * (size_c * m * n), machine, sets, operands)
-    flops = 2 * m * n * k * count
+    flops = 2 * count * n * m * k  # numbers first: there is less of them to multiply
     filling: Quantity = 0.0
     powered: Quantity = math.inf
     first: Quantity = 0.0
@@ -184,13 +184,16 @@ def choose(
     if unit.is_matrix:
         load_rate = load_rate * load_share((size_a, size_b), rows or (k, n), machine.architecture)
     memory = memory + first
+    splits = splits or unit.splits
+    pass_over_c: Quantity = 0.0
+    if not tile and splits != (1,):
+        pass_over_c = machine.partial * (count * n * m) / machine.bandwidth
     products = Products(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, fourth(memory),
         0.0 if unit.is_matrix and machine.architecture not in GRAPHICS else _vectors(m, n),
-        machine.partial * (m * n * count) / machine.bandwidth, filling, powered, least_tile, whole,
-        loads, fill,
+        pass_over_c, filling, powered, least_tile, whole, loads, fill,
     )  # fmt: skip
-    found = products.by(*tile) if tile else products.quickest(splits or unit.splits)
+    found = products.by(*tile) if tile else products.quickest(splits)
     total = found.total
     if unit.is_matrix:
         longer = slowed_by_power(flops, total, machine, num_bytes)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Convolution, Pass
 from paleo.core.quantity import (
     Quantity,
@@ -35,6 +36,7 @@ from paleo.costs.tiled.algorithm import (
     ConvolutionTime,
     extended,
     images,
+    in_passes,
     positions,
     product_shape,
     quicker,
@@ -94,6 +96,19 @@ _Shape: TypeAlias = tuple[Quantity, Quantity, Quantity, Quantity]
 _Shaped = Callable[[Quantity, Quantity, Machine], _Shape]
 
 
+class _Products(NamedTuple):
+    """Products of a shape for each group, as a kernel.
+
+    There are `more_kernels` before or after, and passes over so many bytes.
+    """
+
+    shape: _Shaped
+    splits: tuple[int, ...] = _WHOLE
+    share: float = 1.0
+    more_kernels: int = 0
+    passes: tuple[Quantity, ...] = ()
+
+
 def decides(operation: Convolution, machine: Machine) -> bool:
     """Tell whether channels have to be filled up for the matrix units: then the lanes compete."""
     if machine.matrix_peak is None:
@@ -104,7 +119,12 @@ def decides(operation: Convolution, machine: Machine) -> bool:
 
 
 def implicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
-    """Return it as one product for each group.
+    """Return it as one product for each group."""
+    return _on_units(operation, machine, _implicit(operation, machine))
+
+
+def _implicit(operation: Convolution, machine: Machine) -> _Products:
+    """Return its product.
 
     The gradient of the input of a strided convolution is as of one with zeros in between the
     gradients of the output.
@@ -122,12 +142,12 @@ def implicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None
         return (window * c, k, terms, 1) if unit.in_halves else (k, window * c, terms, 1)
 
     if operation.direction is not Pass.WEIGHT_GRADIENT:
-        return _on_units(operation, machine, shape)
+        return _Products(shape)
     # Sums of halves are a kernel for each row of the output: on the P100 the part of DeepBench's
     # times that does not grow with the batch is 6.7 us for each, from 7 to 112 rows.
     share = 1.0 if _by_place(machine) or machine.in_halves else _FILTER_SHARE
     more = operation.axes[0].output - 1 - _LANES_KERNELS if machine.in_halves else _PARTS_KERNELS
-    return _on_units(operation, machine, shape, splits=_PARTS, share=share, more_kernels=more)
+    return _Products(shape, splits=_PARTS, share=share, more_kernels=more)
 
 
 def _by_place(unit: Machine) -> bool:
@@ -159,8 +179,8 @@ def explicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None
         passes = (matrix, matrix)
         return way and way._replace(time=extended(way.time, machine, passes=passes, kernels=1))
     image = operation.element_size * operation.input_elements
-    shape = _with_all_windows(operation)
-    return _on_units(operation, machine, shape, more_kernels=1, passes=(image + matrix,))
+    products = _Products(_with_all_windows(operation), more_kernels=1, passes=(image + matrix,))
+    return _on_units(operation, machine, products)
 
 
 def plain(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
@@ -181,29 +201,64 @@ def scattered(operation: Convolution, machine: Machine) -> ConvolutionTime | Non
     """
     if not every(SCATTERED.applies(operation)):
         return None
+    return _on_units(operation, machine, _scattered(operation, machine))
+
+
+def _scattered(operation: Convolution, _: Machine) -> _Products:
     window, size = operation.window_elements, operation.element_size
     image = size * operation.input_elements
     # Lines of the image that a window of one element reaches are written once more.
     touched = image / operation.axes[0].stride
     added = _ADDED * size * positions(operation) * window * operation.in_channels
-    return _on_units(
-        operation, machine, _with_all_windows(operation),
-        share=_SCATTER_SHARE, more_kernels=1, passes=(image + touched, added),
-    )  # fmt: skip
+    return _Products(
+        _with_all_windows(operation),
+        share=_SCATTER_SHARE,
+        more_kernels=1,
+        passes=(image + touched, added),
+    )
 
 
 def by_phases(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return the input's gradient without the zeros that strides put between the outputs."""
     if not every(PHASED.applies(operation)):
         return None
+    return _on_units(operation, machine, _by_phases(operation, machine))
+
+
+def _by_phases(operation: Convolution, _: Machine) -> _Products:
     found = phases(operation)
-    return _on_units(
-        operation, machine,
-        lambda c, k, unit: (
-            operation.batch * found.positions, c, found.elements * _stepped(k, unit), found.places
-        ),
-        share=_PHASE_SHARE,
-    )  # fmt: skip
+
+    def shape(c: Quantity, k: Quantity, unit: Machine) -> _Shape:
+        rows = operation.batch * found.positions
+        return rows, c, found.elements * _stepped(k, unit), found.places
+
+    return _Products(shape, share=_PHASE_SHARE)
+
+
+#: The products of algorithms by their names.
+PRODUCTS: dict[str, Callable[[Convolution, Machine], _Products]] = {
+    "implicit_gemm": _implicit,
+    "scattered_gemm": _scattered,
+    "phased_gemm": _by_phases,
+}
+
+
+def least(name: str, operation: Convolution, machine: Machine) -> Quantity:
+    """Return seconds below which an algorithm of this name is not on the lanes.
+
+    No tile multiplies less than the products that it is of, nor quicker than the lanes go on.
+    """
+    if machine.in_halves:  # whose largest tile loads less for each multiplication
+        return 0.0
+    products = PRODUCTS[name](operation, machine)
+    c, k = operation.in_channels // operation.groups, operation.out_channels // operation.groups
+    m, n, terms, count = products.shape(c, k, machine)
+    share = products.share * machine.convolution_share
+    if smallest(machine.library) < _TUNED:
+        share = share * _UNTUNED_SHARE
+    flops = 2 * (n * terms * count * operation.groups / share) * m
+    kernels = 1 + _LANES_KERNELS + products.more_kernels
+    return in_passes(flops, products.passes, machine, kernels=kernels)
 
 
 def direct(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
@@ -256,18 +311,13 @@ def _with_all_windows(operation: Convolution) -> _Shaped:
 def _on_units(
     operation: Convolution,
     machine: Machine,
-    shape: _Shaped,
-    *,
-    splits: tuple[int, ...] = _WHOLE,
-    share: float = 1.0,
-    more_kernels: int = 0,
-    passes: tuple[Quantity, ...] = (),
+    products: _Products,
 ) -> ConvolutionTime:
-    """Return products of a shape for each group, as a kernel.
+    """Return what products take.
 
-    It is the quicker of the matrix units, with channels filled up, and the lanes without. There are
-    `more_kernels` before or after, and passes over so many bytes.
+    It is the quicker of the matrix units, with channels filled up, and the lanes without.
     """
+    shape, splits, share, more_kernels, passes = products
     size, groups = operation.element_size, operation.groups
     # One kernel for all groups, or one after the other.
     times = groups if smallest(machine.library) < _GROUPED else 1
@@ -288,9 +338,9 @@ def _on_units(
         time = repeated(extended(chosen.time, unit, kernels=kernels + more_kernels), times)
         if unit.matrix_peak is not None:
             time = time + converted
-        return ConvolutionTime(
-            extended(time, machine, passes=passes), m, n, terms, count * groups, chosen
-        )
+        if passes:
+            time = extended(time, machine, passes=passes)
+        return ConvolutionTime(time, m, n, terms, count * groups, chosen)
 
     has_none = is_untiled(operation, machine)
     if not is_array(has_none) and has_none:

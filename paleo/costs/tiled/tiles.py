@@ -222,10 +222,12 @@ class Products(NamedTuple):
     def split(self, parts: Any) -> Split:
         """Return the products with K in so many parts."""
         steps = _ceil(self.k / (parts * self.unit.step))
-        again = where_positive(parts - 1, self.machine.reduction + parts * self.pass_over_c)
-        if self.unit.is_matrix:
-            # A kernel for a vector adds up its parts by itself.
-            again = again * (1.0 - self.vectors)
+        again: Quantity = 0.0
+        if largest(parts) > 1:
+            again = where_positive(parts - 1, self.machine.reduction + parts * self.pass_over_c)
+            if self.unit.is_matrix:
+                # A kernel for a vector adds up its parts by itself.
+                again = again * (1.0 - self.vectors)
         return Split(parts, self.unit.step * (steps + self.unit.extra_steps), again)
 
     def timed(self, tiling: Tiling, split: Split) -> tuple[Quantity, Quantity]:
@@ -253,13 +255,13 @@ class Products(NamedTuple):
         total = fourth_root(fourth(busy) + self.memory_4) + split.again
         return Found(total, busy, split.again)
 
-    def by(self, rows: Any, columns: Any) -> Found:
-        """Return what they take in tiles of this size, with K whole."""
-        tiling, split = self.tiled(rows, columns), self.split(1.0)
+    def by(self, rows: Any, columns: Any, parts: float = 1.0) -> Found:
+        """Return what they take in tiles of this size, with K in so many parts."""
+        tiling, split = self.tiled(rows, columns), self.split(parts)
         waves, rank = self.timed(tiling, split)
         found = self.found(split, rank)
         return found._replace(
-            rows=rows, columns=columns, parts=1.0, tiles=tiling.number, waves=waves
+            rows=rows, columns=columns, parts=parts, tiles=tiling.number * parts, waves=waves
         )
 
     def quickest(self, splits: tuple[int, ...]) -> Found:
@@ -292,9 +294,9 @@ class Products(NamedTuple):
             return self._quickest_of_arrays(splits, shape)
         if not len(places):
             return whole
-        found = self._at(places, shape)._quickest_of_arrays(splits, places.shape)
+        found = self._at(_run(places), shape)._quickest_of_arrays(splits, places.shape)
         return Found(*(
-            _with(np.broadcast_to(all_of, shape), places, own)
+            _with(np.broadcast_to(all_of, shape), _run(places), own)
             for all_of, own in zip(whole[:3], found[:3], strict=True)
         ))  # fmt: skip
 
@@ -313,21 +315,20 @@ class Products(NamedTuple):
         count = is_large.size
         if 2 * len(large) < count:
             return self._quickest_of_arrays(splits, shape)
-        alone = self._replace(unit=self.unit._replace(tiles=(tile,)))
+        rows, columns, parts = *map(float, tile), float(splits[0])
         if len(large) == count:
-            return alone._quickest_of_arrays(splits, shape)
-        parts = ((alone, large), (self, np.flatnonzero(~is_large)))
-        each = [
-            those._at(where, shape)._quickest_of_arrays(splits, where.shape)
-            for those, where in parts
-        ]
-        whole = np.empty((3, count))
-        for own, (_, where) in zip(each, parts, strict=True):
-            for all_of, value in zip(whole, own[:3], strict=True):
-                all_of[where] = value
-        return Found(*whole.reshape(3, *shape))
+            return Found(*self.by(rows, columns, parts)[:3])
+        small = np.flatnonzero(~is_large)
+        of_small = self._at(_run(small), shape)._quickest_of_arrays(splits, small.shape)
+        of_large = self._at(_run(large), shape).by(rows, columns, parts)
+        whole = np.empty((2, count))
+        for where, own in ((small, of_small), (large, of_large)):
+            for all_of, value in zip(whole, own[:2], strict=True):
+                all_of[_run(where)] = value
+        total, busy = whole.reshape(2, *shape)
+        return Found(total, busy, self.split(parts).again)
 
-    def _at(self, places: Array, shape: tuple[int, ...]) -> Products:
+    def _at(self, places: Array | slice, shape: tuple[int, ...]) -> Products:
         """Return the products at these places of them, in the order of memory."""
         varied_fields: dict[str, Any] = {
             name: np.broadcast_to(value, shape).ravel()[places]
@@ -388,7 +389,10 @@ class Products(NamedTuple):
     def _quickest_of_arrays(self, splits: tuple[int, ...], shape: tuple[int, ...]) -> Found:
         """Return `quickest` of arrays: tiles and splits are two more dimensions in front."""
         in_front, count = (1,) * len(shape), math.prod(shape)
-        split = self.split(np.array(splits, np.float64).reshape(-1, *in_front))
+        parts: Any = float(splits[0])
+        if len(splits) > 1:
+            parts = np.array(splits, np.float64).reshape(-1, *in_front)
+        split = self.split(parts)
         # On the lanes what tiles are ranked by is as large as they are numerous, not as K is.
         of_k = self.unit.is_matrix and is_array(self.k)
         is_slow = of_k or any(map(is_array, (self.m, self.n, self.times)))
@@ -407,20 +411,18 @@ class Products(NamedTuple):
                 which = own.argmin(axis=0)
                 tile = np.where(own.min(axis=0) < rank, which + first, tile)
             rank = np.minimum(rank, own.min(axis=0))
-        found = self.found(split, rank)
+        found: Any = self.found(split, rank)
         if len(splits) == 1 and is_many:
-            return Found(*(np.reshape(each, np.shape(each)[1:]) for each in found[:3]))
+            return Found(*(each[0] if is_array(each) else each for each in found[:3]))
         every = (len(splits), *shape)
-        total, busy, again, tile = (np.broadcast_to(each, every) for each in (*found[:3], tile))
+        total = np.broadcast_to(found.total, every)
         if is_array(self.whole) or self.whole:
             total = np.where((split.parts > 1) & (np.asarray(self.whole) > 0), np.inf, total)
         which = total.argmin(axis=0)[None]
-        total, busy, again = (
-            np.take_along_axis(each, which, 0)[0] for each in (total, busy, again)
-        )
+        busy, again = (_taken(each, which, every) for each in found[1:3])
         if is_many:
-            return Found(total, busy, again)
-        tile = np.take_along_axis(tile, which, 0)[0]
+            return Found(total.min(axis=0), busy, again)
+        total, tile = (_taken(each, which, every) for each in (total, tile))
         rows, columns = sides[tile].reshape(-1, 2).T.reshape(2, *shape)
         parts = np.array(splits)[which[0]]
         number = self.tiles(rows, columns) * parts
@@ -447,7 +449,23 @@ class Products(NamedTuple):
         return fourth_root(fourth(least) + self.memory_4) + self.split(parts).again
 
 
-def _with(values: Array, places: Array, others: Any) -> Array:
+def _run(places: Array) -> Array | slice:
+    """Return rising places as a slice, of which nothing is copied, if they follow one another."""
+    first, last = places[0], places[-1]
+    return slice(first, last + 1) if last - first < len(places) else places
+
+
+def _taken(values: Any, which: Array, shape: tuple[int, ...]) -> Array:
+    """Return of values that broadcast to a shape those at places of its dimension in front."""
+    found: Array
+    if np.shape(values) == (shape[0], *(1,) * (len(shape) - 1)):  # the same for all products
+        found = values.ravel()[which[0]]
+    else:
+        found = np.take_along_axis(np.broadcast_to(values, shape), which, 0)[0]
+    return found
+
+
+def _with(values: Array, places: Array | slice, others: Any) -> Array:
     """Return values with others at these places of them, in the order of memory."""
     found: Array = values.copy()
     found.ravel()[places] = others

@@ -42,6 +42,14 @@ def fused_winograd(operation: Convolution, machine: Machine) -> ConvolutionTime 
     return ConvolutionTime(extended(chosen.time, machine, kernels=1), *shape, count, chosen)
 
 
+def least_fused(operation: Convolution, machine: Machine) -> Quantity:
+    """Return seconds below which `fused_winograd` is not, without trying tiles."""
+    tiles, count, _, _ = WINOGRAD_2X2.transform(operation)
+    share = _FUSED_SHARE * machine.convolution_share
+    flops = 2 * (operation.in_channels * operation.out_channels * count / share) * tiles
+    return in_passes(flops, (), machine, kernels=2)
+
+
 def in_steps(
     algorithm: Transforming, operation: Convolution, machine: Machine
 ) -> ConvolutionTime | None:
