@@ -245,7 +245,8 @@ def fit_batches(rows: Sequence[BatchRow]) -> None:
         return measured, measured * np.array([getattr(point, name) for point in found])
 
     def hosted(device: np.ndarray, kernel: float, step: float, request: float) -> np.ndarray:
-        return np.maximum(device, kernel * kernels) + step + request * many
+        found: np.ndarray = np.maximum(device, kernel * kernels) + step + request * many
+        return found
 
     def error(predicted_s: np.ndarray, measured: np.ndarray) -> float:
         return float(np.mean(abs(predicted_s / measured - 1)[chosen]))

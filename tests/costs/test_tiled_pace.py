@@ -84,4 +84,4 @@ def test_the_pace_may_be_an_array() -> None:
         machine(matrix_clock=640.0, matrix_share=0.5, matrix_peak=peak).product_rate
         for peak in peaks.tolist()
     ]
-    assert np.allclose(found, one_by_one, rtol=1e-12)
+    assert np.asarray(found).tolist() == pytest.approx(one_by_one, rel=1e-12)

@@ -21,6 +21,7 @@ from paleo.net.division import (
 )
 from paleo.net.generators import transformer
 from paleo.net.graph import Graph, build
+from paleo.net.layers.exchanges import AllReduce
 from paleo.net.spec import NetSpec
 from paleo.step.scenario import scenario
 
@@ -267,7 +268,7 @@ def test_norms_of_all_heads_sum_squares() -> None:
     of_block = [
         message
         for node in part.nodes
-        if "layers/1/" in node.name and getattr(node.layer, "squares", 0)
+        if "layers/1/" in node.name and isinstance(node.layer, AllReduce) and node.layer.squares
         for direction in BOTH
         for each in node.layer.messages(direction, node.inputs, part.element_size)
         for message in [(each.operation, int(each.num_bytes))]

@@ -7,7 +7,7 @@ import pytest
 import paleo
 from paleo.cluster import find_cluster, find_device
 from paleo.cluster.collectives import COLLECTIVES, Operation
-from paleo.core.operations import GroupedMatMul, MatMul, Stream
+from paleo.core.operations import FusedExperts, GroupedMatMul, MatMul, Stream
 from paleo.core.quantity import np
 from paleo.core.quantization import Quantize
 from paleo.costs import COST_MODELS
@@ -124,6 +124,7 @@ def test_experts_may_have_as_many_rows_as_the_others() -> None:
     ((experts, _),) = of.program.experts
     # 400 tokens of all four groups have 8 of 128 experts each: 25 rows of each of the 32 here.
     (layer,) = of._experts(experts, 100)
+    assert isinstance(layer, FusedExperts)
     assert layer.loads == ((32, 25),)
 
 
