@@ -31,11 +31,13 @@ workers = [1, 2, 1000000]
 cluster = ["dgx_a100"]
 """
 #: Points that are evaluated one by one, so that there is time to kill what does.
-SLOW = """
+#: So many points, two in each part: seconds, in which another process has time to look.
+POINTS = 72
+SLOW = f"""
 net = "alex_v2_4gpu"
 parallel = "hybrid"
 [axes]
-batch_size = {from = 1, to = 24}
+batch_size = {{from = 1, to = {POINTS}}}
 """
 DEVICE = """
 name = "mine"
@@ -161,15 +163,15 @@ def killed_and_resumed(tmp_path: Path, how: signal.Signals) -> None:
         running.send_signal(how)
         running.wait()
     before = {path: path.stat().st_mtime_ns for path in folder.glob("part-*.jsonl")}
-    assert 1 <= len(before) < 12
+    assert 1 <= len(before) < POINTS // 2
     assert sweep(*arguments).exit_code == 0
     parts = sorted(folder.glob("part-*.jsonl"))
-    assert len(parts) == 12
+    assert len(parts) == POINTS // 2
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert not list(folder.glob(".paleo-*"))
     rows = [json.loads(line) for path in parts for line in path.read_text().splitlines()]
-    assert [row["batch_size"] for row in rows] == list(range(1, 25))
-    whole = paleo.simulate("alex_v2_4gpu", parallel="hybrid", batch_size=24).runs[0].step
+    assert [row["batch_size"] for row in rows] == list(range(1, POINTS + 1))
+    whole = paleo.simulate("alex_v2_4gpu", parallel="hybrid", batch_size=POINTS).runs[0].step
     assert whole is not None
     assert rows[-1]["step_s"] == whole.seconds
 
@@ -233,7 +235,7 @@ def test_a_worker_that_dies_loses_nothing(tmp_path: Path) -> None:
             _, errors = running.communicate(timeout=90)
     assert (running.returncode, errors) == (0, "")
     rows = [row for path in sorted(folder.glob("part-*.csv")) for row in rows_of(path)]
-    assert [int(row["batch_size"]) for row in rows] == list(range(1, 25))
+    assert [int(row["batch_size"]) for row in rows] == list(range(1, POINTS + 1))
     whole = paleo.simulate("alex_v2_4gpu", parallel="hybrid", batch_size=7).runs[0].step
     assert whole is not None
     assert float(rows[6]["step_s"]) == whole.seconds
@@ -255,7 +257,7 @@ def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path) -> None:
     assert "the Dask scheduler is gone" in line
     assert "parts are kept, and the same command goes on" in line
     assert sweep(*arguments).exit_code == 0
-    assert len(list(folder.glob("part-*.csv"))) == 12
+    assert len(list(folder.glob("part-*.csv"))) == POINTS // 2
 
 
 def test_no_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
