@@ -158,7 +158,12 @@ def test_a_point_that_cannot_be_is_a_row_with_its_error(tmp_path: Path) -> None:
 def killed_and_resumed(tmp_path: Path, how: signal.Signals) -> None:
     grid, folder = written(tmp_path, SLOW), tmp_path / "out"
     arguments = (grid, "-o", f"{folder}/", "--part=2", "--part_format=jsonl")
-    with subprocess.Popen(command(*arguments), stderr=subprocess.DEVNULL) as running:
+    with subprocess.Popen(
+        command(*arguments),
+        stderr=subprocess.DEVNULL,
+        # What runs in the background of a script ignores interrupts, and so would this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as running:
         until(lambda: len(list(folder.glob("part-*.jsonl"))) >= 1)
         running.send_signal(how)
         running.wait()
