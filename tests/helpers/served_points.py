@@ -5,13 +5,10 @@ from __future__ import annotations
 from paleo.measure.validate.served import prices_of
 from paleo.step.serving.prices import Degrees, StepPrices
 
-_BLANK = dict.fromkeys(
-    f"{role}_{name}"
-    for role in ("prefill", "decode")
-    for name in (
-        "num_workers", "tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size",
-    )
+DEGREES = (
+    "num_workers", "tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size",
 )  # fmt: skip
+_BLANK = dict.fromkeys(f"{role}_{name}" for role in ("prefill", "decode") for name in DEGREES)
 #: A row of one server of the page's older file.
 ONE = {
     "id": "one",

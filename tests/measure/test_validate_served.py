@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
-from served_points import ONE
+from served_points import DEGREES, ONE
 from validation import call
 
 from paleo.core.errors import MeasurementError
@@ -31,6 +32,25 @@ LLAMA = ONE | {
 }
 
 
+#: The same with a server for prompts and two that decode, of 64 requests at a time.
+APART = LLAMA | {
+    "silicon_data_source": "source_file=/a.csv; silicon_concurrency=64; measured=2026-03-25",
+    "mode": "disagg",
+    **{f"{role}_{name}": "1" for role in ("prefill", "decode") for name in DEGREES},
+    "decode_num_workers": "2",
+    "silicon_tpot_ms": "8",
+}
+
+
+def written(folder: Path, *rows: dict[str, Any]) -> Path:
+    (folder / "systems").mkdir()
+    with (folder / "systems" / "silicon_sample.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(ONE))
+        writer.writeheader()
+        writer.writerows(row | {"id": f"row {place}"} for place, row in enumerate(rows))
+    return folder
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     rows = (
@@ -45,12 +65,18 @@ def table(tmp_path: Path) -> Path:
         },
         LLAMA,  # a repetition
     )
-    (tmp_path / "systems").mkdir()
-    with (tmp_path / "systems" / "silicon_sample.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(ONE))
-        writer.writeheader()
-        writer.writerows(row | {"id": f"row {place}"} for place, row in enumerate(rows))
-    return tmp_path
+    return written(tmp_path, *rows)
+
+
+def test_tokens_of_servers_that_decode_alone(tmp_path: Path) -> None:
+    report = validate(served=written(tmp_path, APART), by=["stratum"])
+    (group,) = report.groups
+    assert group.labels["stratum"] == "token, prompts computed apart"
+    (row,) = report.rows()
+    # Of 64 requests one of two servers has 32 at most, and half of them at least: 15.0 GB of
+    # weights, and 131,072 bytes for each of some 930 tokens, at 3.35 TB/s and half of it.
+    cache = 131072 * 930
+    assert (15.0e9 + 16 * cache) / 3.35e12 < row["tiled_s"] < 2 * (15.0e9 + 32 * cache) / 3.35e12
 
 
 def test_tokens_and_first_tokens_by_devices_of_the_fit_and_others(table: Path) -> None:

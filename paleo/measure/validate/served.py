@@ -1,7 +1,9 @@
 """Served points: loads that others measured on servers, and what is predicted of them.
 
-Points of one server without drafts are predicted, each measurement once: the seconds of a token,
-and of a first token where the load is simulated. Others are listed with the reason.
+Points without drafts are predicted, each measurement once: the seconds of a token, and of a first
+token where the load is simulated. Of servers that compute prompts beside others that decode it is
+tokens alone, by closed forms: what passes requests on from one to the other is not modelled, and
+first tokens wait for it. Others are listed with the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 
 from paleo.cluster import Cluster, find_cluster, find_device
 from paleo.cluster.servers import SERVERS, Server
-from paleo.core.errors import MeasurementError
+from paleo.core.errors import MeasurementError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, np
 from paleo.costs import COST_MODELS
@@ -24,12 +26,14 @@ from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.nets import Remembering
 from paleo.measure.validate.served_samples import read_served
 from paleo.measure.validate.serving_rows import AGGREGATED, ServedRow, counted
+from paleo.measure.validate.serving_rows import Party as RowParty
 from paleo.measure.validate.spellings import UnmappedError
 from paleo.measure.validate.tables import place_of
 from paleo.net.graph import cached_for_net
 from paleo.net.load import load
 from paleo.step.serving.deployment import Deployment
 from paleo.step.serving.prices import Degrees, StepPrices
+from paleo.studies.serving.disaggregated import disaggregated
 from paleo.studies.serving.loads import Fixed, Uniform, closed_load
 from paleo.studies.serving.lots import Lot, Servers, step_of
 from paleo.studies.serving.placing import kernels_of, program_of, scheduling_of
@@ -94,9 +98,8 @@ def _day(row: ServedRow) -> str:
     return found[1] if found else "2026" * ("source_file=/" not in row.source)
 
 
-def _deployment(row: ServedRow, server: Server) -> Deployment:
-    """Return how the server of a row runs its net."""
-    party = row.prefill
+def _deployment(row: ServedRow, server: Server, party: RowParty) -> Deployment:
+    """Return how a server of a row runs its net, in these degrees."""
     degrees = Degrees(party.tp * party.attention_dp, party.pp, party.moe_ep, party.attention_dp)
     prices = prices_of(row.net, row.device, row.server, row.formats, row.version, degrees)
     budget = row.step_tokens or server.limits_on(prices.device).tokens
@@ -106,13 +109,18 @@ def _deployment(row: ServedRow, server: Server) -> Deployment:
 def served(row: ServedRow, server: Server | None = None) -> Point:
     """Return what a row took by what is predicted; raises a PaleoError where nothing is."""
     server = server or server_of(row)
-    deployment = _deployment(row, server)
-    scheduling = scheduling_of(deployment, "continuous", row.step_requests)
+    lot = Lot(round(row.mean_prompt), round(row.mean_output))
+    if row.mode != AGGREGATED:
+        parties = [_servers(row, server, party, lot) for party in (row.prefill, row.decode)]
+        # Caches move before first tokens are shown: for tokens it is as if they took no time.
+        found = disaggregated(*parties, row.concurrency, lot, 0.0, requests=row.requests)
+        return Point(row, float(found.tpot) / row.tpot_s, None)
     if row.concurrency > SIMULATED:
-        lot = Lot(round(row.mean_prompt), round(row.mean_output))
-        servers = Servers(step_of(deployment), scheduling, deployment.capacity)
+        servers = _servers(row, server, row.prefill)
         found = closed(servers, row.concurrency, lot, requests=row.requests)
         return Point(row, float(found.tpot) / row.tpot_s, None)
+    deployment = _deployment(row, server, row.prefill)
+    scheduling = scheduling_of(deployment, "continuous", row.step_requests)
     count = min(row.requests, _ROUNDS * row.concurrency)
     lengths = [
         Fixed(most) if row.shortest == 1 else Uniform(round(row.shortest * most), most)
@@ -124,6 +132,19 @@ def served(row: ServedRow, server: Server | None = None) -> Point:
     later = (times.finish - times.first) / np.maximum(times.load.output - 1, 1)
     first = float(times.ttft.mean()) / row.ttft_s if row.ttft_s else None
     return Point(row, float(later.mean()) / row.tpot_s, first)
+
+
+def _servers(row: ServedRow, server: Server, party: RowParty, lot: Lot | None = None) -> Servers:
+    """Return a party's servers; with a `lot`, raises SettingError where it has no room for one.
+
+    Those of two parties have places for all requests: their settings are made for the load.
+    """
+    deployment = _deployment(row, server, party)
+    places = row.step_requests if row.mode == AGGREGATED else row.concurrency
+    scheduling = scheduling_of(deployment, "continuous", places)
+    if lot and deployment.capacity < lot.prompt + lot.output:
+        raise SettingError("the cache has no room for a request")
+    return Servers(step_of(deployment), scheduling, deployment.capacity, replicas=party.workers)
 
 
 _served_once = functools.cache(served)
@@ -166,9 +187,7 @@ def measured_rows(place: str | os.PathLike[str]) -> tuple[list[ServedRow], dict[
     seen: set[str] = set()
     rows, reasons = [], []
     for row in read.rows:
-        if row.mode != AGGREGATED:
-            reasons.append("one server for prompts and another for tokens")
-        elif row.drafts:
+        if row.drafts:
             reasons.append("drafts, of which no acceptance is stated")
         elif seen.intersection(row.twins):
             reasons.append("the same measurement as another row")
@@ -187,7 +206,7 @@ def served_cases(place: str | os.PathLike[str]) -> Cases:
     labels: dict[str, list[str]] = {key: [] for key in KEYS}
     for row in rows:
         kinds = {TOKEN: row.tpot_s}
-        if row.ttft_s and row.concurrency <= SIMULATED:
+        if row.ttft_s and row.concurrency <= SIMULATED and row.mode == AGGREGATED:
             kinds[FIRST_TOKEN] = row.ttft_s
         for kind, seconds in kinds.items():
             index = np.array([len(measured)])
@@ -207,6 +226,8 @@ def served_cases(place: str | os.PathLike[str]) -> Cases:
 
 def _labels(row: ServedRow, kind: str) -> dict[str, str]:
     held = "devices of the fit" if row.device in FITTED else "held-out devices"
+    if row.mode != AGGREGATED:
+        held = "prompts computed apart"
     found = {
         "source": "silicon_sample",
         "stratum": f"{kind}, {held}",

@@ -13,7 +13,7 @@ from typing import Any
 
 from paleo.cluster.servers import Server, StepLimits
 from paleo.core.frozen import NamedTuple, dataclass
-from paleo.core.quantity import Quantity, is_array, maximum, np, where
+from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, where
 from paleo.costs.tiled.quantizations import QUANTIZATIONS
 from paleo.step.serving.held import renewing_seconds
 from paleo.step.serving.prices import SINGLE, Parts, StepPrices
@@ -205,8 +205,12 @@ class Deployment:
         return device + self.host_seconds(decodes + prompts.count)
 
     def host_seconds(self, requests: Quantity) -> Any:
-        """Return the seconds of a step in which the device waits for its host."""
-        return self.server.step_host + self.server.request_host * requests
+        """Return the seconds of a step in which devices wait for their hosts.
+
+        Each group of attention has a scheduler of its own for its share of the requests.
+        """
+        own = maximum(requests / self.prices.degrees.attention_dp, minimum(requests, 1))
+        return self.server.step_host + self.server.request_host * own
 
     @functools.cached_property
     def _most_replayed(self) -> int:

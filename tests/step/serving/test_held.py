@@ -8,8 +8,10 @@ import pytest
 from served_points import prices_on
 
 from paleo.cluster.servers import SERVERS
+from paleo.measure.validate.served import prices_of
 from paleo.step.serving.deployment import Deployment
 from paleo.step.serving.held import held_bytes, renewing_seconds
+from paleo.step.serving.prices import Degrees
 
 OLD = SERVERS["vllm_2023"]
 #: Llama 3 8B on two A100: 32 blocks with two sums each and the words', of 4096 halves.
@@ -38,6 +40,18 @@ def test_long_prompts_get_memory_anew() -> None:
     assert held - freed == pytest.approx(lacking / 2**21 * 126e-6)
     few = [each.seconds(prompts[:4], 0, 0) for each in deployments]
     assert few[0] == few[1]
+
+
+def test_groups_of_attention_have_hosts_of_their_own() -> None:
+    halves = ("bf16", "bf16", "", "bf16")
+    server = replace(SERVERS["sglang"], step_host=1e-3, request_host=20e-6)
+    degrees = Degrees(8, 1, 1, attention_dp=4)
+    prices = prices_of("llama3_8b", "H100_SXM", "sglang", halves, "", degrees)
+    deployment = Deployment(prices, server, length=600, token_budget=4096)
+    # 200 requests are 50 of each group; one alone is in one of them.
+    assert deployment.host_seconds(200) == pytest.approx(1e-3 + 50 * 20e-6)
+    assert deployment.host_seconds(1) == pytest.approx(1e-3 + 20e-6)
+    assert deployment.host_seconds(0) == 1e-3
 
 
 def test_its_host_hands_over_every_kernel() -> None:
