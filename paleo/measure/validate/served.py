@@ -111,9 +111,9 @@ def served(row: ServedRow, server: Server | None = None) -> Point:
     server = server or server_of(row)
     lot = Lot(round(row.mean_prompt), round(row.mean_output))
     if row.mode != AGGREGATED:
-        parties = [_servers(row, server, party, lot) for party in (row.prefill, row.decode)]
+        prefill, decode = (_servers(row, server, each, lot) for each in (row.prefill, row.decode))
         # Caches move before first tokens are shown: for tokens it is as if they took no time.
-        found = disaggregated(*parties, row.concurrency, lot, 0.0, requests=row.requests)
+        found = disaggregated(prefill, decode, row.concurrency, lot, 0.0, requests=row.requests)
         return Point(row, float(found.tpot) / row.tpot_s, None)
     if row.concurrency > SIMULATED:
         servers = _servers(row, server, row.prefill)
