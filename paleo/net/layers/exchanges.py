@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from paleo.core.operations import Pass
 from paleo.core.quantity import product
-from paleo.core.tensor import Shape, Shapes, format_shape, num_elements
+from paleo.core.tensor import DTYPES, Shape, Shapes, format_shape, num_elements
 from paleo.net.layers.base import (
     Divided,
     Layer,
@@ -25,8 +25,6 @@ from paleo.net.layers.fields import Dimension, Flag, Name, Sizes, Whole, key
 
 #: Who exchanges: the devices that share tensors, a sequence, or experts.
 GROUPS = ("tensor", "context", "expert")
-#: Bytes of a number of single precision.
-_SINGLE = 4
 
 
 class Exchange(Layer):
@@ -76,7 +74,7 @@ class AllReduce(Exchange):
         if self.squares:
             if direction is Pass.WEIGHT_GRADIENT:
                 return ()
-            return (self._message("all_reduce", inputs[0][: -self.squares], _SINGLE),)
+            return (self._message("all_reduce", inputs[0][: -self.squares], DTYPES["fp32"]),)
         if direction is not (Pass.INPUT_GRADIENT if self.backward else Pass.FORWARD):
             return ()
         return (self._message("all_reduce", inputs[0], element_size, beside=self.backward),)
