@@ -2,7 +2,8 @@
 
     python benchmarks/sweeps.py               print the table
     python benchmarks/sweeps.py --check       exit with status 1 if a bound is missed
-    python benchmarks/sweeps.py --dask=2      a sweep on so many processes, beside one process
+    python benchmarks/sweeps.py --dask=2      a sweep on so many processes of Dask's, beside as many
+                                              without; with --points=1e9 of so many points
 
 A ratio is the time that a point takes over the time in which NumPy multiplies and adds a number of
 an array that the processor's cache holds. Rates, in points a second, are printed beside it: they
@@ -13,6 +14,9 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +29,7 @@ import numpy as np
 from ratios import Figure, report
 
 import paleo
+from paleo.core.units import GIB, KIB
 
 #: Of data parallelism: 2,048 batches on 1,024 numbers of workers and three networks.
 AXES: Mapping[str, Any] = {
@@ -33,7 +38,7 @@ AXES: Mapping[str, Any] = {
     "network": ["ethernet", "infiniband", "nvlink4"],
 }
 #: At most so many times as long as NumPy takes, for a point, and for a distinct batch.
-BOUNDS = {"paleo2017": 400.0, "tiled": 900.0}
+BOUNDS = {"paleo2017": 400.0, "tiled": 500.0}
 DISTINCT = 50_000.0
 
 
@@ -88,24 +93,40 @@ def distinct() -> list[Figure]:
     return [(name, each / base, DISTINCT)]
 
 
-def on_dask(processes: int) -> None:
-    """Print how long a sweep takes on one process, and on several of Dask's."""
-    lines = ['net = "resnet50_v1_5"', 'device = "A100_SXM_80GB"', "[axes]"]
-    lines += ["batch_size = {from = 16, to = 4111}", "workers = {from = 1, to = 4096}"]
-    lines += ['network = ["ethernet", "infiniband", "nvlink4"]']
+def on_dask(processes: int, points: int) -> None:
+    """Print how much of what processes do by themselves as many of Dask's do, and their memory."""
+    workers, networks = 4096, ["ethernet", "infiniband", "nvlink4"]
+    batches = max(processes, round(points / workers / len(networks)))
+    ends = [16 + batches * place // processes for place in range(processes + 1)]
     with tempfile.TemporaryDirectory() as folder:
-        grid = Path(folder) / "grid.toml"
-        grid.write_text("\n".join(lines))
-        taken = []
-        for count in (1, processes):
-            out = Path(folder) / str(count)
+
+        def sweep(first: int, last: int, *options: str) -> subprocess.Popen[bytes]:
+            name = Path(folder) / f"{first}_{last}"
+            lines = ['net = "resnet50_v1_5"', 'device = "A100_SXM_80GB"', "[axes]"]
+            lines += [f"batch_size = {{from = {first}, to = {last - 1}}}"]
+            lines += [f"workers = {{from = 1, to = {workers}}}", f"network = {networks}"]
+            name.with_suffix(".toml").write_text("\n".join(lines))
+            own = ["sweep", f"{name}.toml", "-o", f"{name}.{len(options)}/", *options]
+            return subprocess.Popen([sys.executable, "-m", "paleo", *own])
+
+        def seconds(started: Callable[[], list[subprocess.Popen[bytes]]]) -> float:
             begun = time.perf_counter()
-            command = ["sweep", str(grid), "-o", f"{out}/", f"--dask={count}"]
-            subprocess.run([sys.executable, "-m", "paleo", *command], check=True)
-            taken.append(time.perf_counter() - begun)
-    alone, together = taken
-    share = alone / together / processes
-    print(f"{alone:.1f} s by 1 process, {together:.1f} s by {processes}: {share:.0%} of ideal")
+            codes = [each.wait() for each in started()]
+            if any(codes):
+                sys.exit(1)
+            shutil.rmtree(folder)  # as much of the disk is free for the next
+            Path(folder).mkdir()
+            return time.perf_counter() - begun
+
+        together = seconds(lambda: [sweep(ends[0], ends[-1], f"--dask={processes}")])
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * KIB
+        alone = seconds(lambda: [sweep(*ends[:2])])
+        at_once = seconds(lambda: [sweep(*each) for each in itertools.pairwise(ends)])
+    size = batches * workers * len(networks)
+    print(f"{size:,} points, {size / together:,.0f} a second by {processes} of Dask's processes")
+    print(f"{alone / together:.1%} of what a process would do alone ({alone:.1f} s for its part)")
+    print(f"{at_once / together:.1%} of what processes do at once without Dask ({at_once:.1f} s)")
+    print(f"{peak / GIB:.2f} GiB at most in a process")
 
 
 def main() -> int:
@@ -113,9 +134,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
     parser.add_argument("--dask", type=int, metavar="N", help="a sweep on N processes of Dask's")
+    parser.add_argument("--points", type=float, default=5e7, help="points of that sweep")
     arguments = parser.parse_args()
     if arguments.dask:
-        on_dask(arguments.dask)
+        on_dask(arguments.dask, round(arguments.points))
         return 0
     missed = report([settings, distinct])
     return int(arguments.check and missed)

@@ -11,6 +11,7 @@ from typing import Any
 from paleo.cli.sweep_parts import Job
 from paleo.core.errors import PaleoError
 from paleo.core.optional import extra
+from paleo.core.units import GIB
 
 #: Seconds in which a scheduler has to answer.
 PATIENCE = 10
@@ -18,6 +19,18 @@ PATIENCE = 10
 _ADDRESS = r"[1-9][0-9]{0,3}|([a-z]+://)?[^\s/:]+:[0-9]{1,5}|([a-z]+://)\[[0-9a-f:]+\]:[0-9]{1,5}"
 #: So many parts for each thread of workers wait at a time: a scheduler has few futures.
 _AHEAD = 4
+
+#: How processes are that are started here. Dask looks a hundred times a second at what they do, and
+#: has the allocator of glibc give back all free memory, so that each array needs new pages: with
+#: both, a part takes twice as long.
+_PROCESSES = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.nanny.pre-spawn-environ": {
+        "MALLOC_ARENA_MAX": 1,
+        "MALLOC_MMAP_THRESHOLD_": GIB // 16,
+        "MALLOC_TRIM_THRESHOLD_": GIB // 4,
+    },
+}
 
 
 def write_part(job: Job, index: int) -> dict[str, Any]:
@@ -64,6 +77,8 @@ def _client(distributed: Any, address: str) -> Iterator[Any]:
                 f"number of processes, got {address!r}"
             )
         if address.isdecimal():
+            dask = extra("dask", "a sweep on Dask", "Dask", "dask")
+            stack.enter_context(dask.config.set(_PROCESSES))
             where = stack.enter_context(
                 distributed.LocalCluster(
                     n_workers=int(address),

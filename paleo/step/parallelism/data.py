@@ -97,7 +97,7 @@ class Worker:
         self.workers = workers
         self.batch = batch
         #: The seconds of messages by bytes and scheme: both ends of a band ask again.
-        self._sent: dict[tuple[Quantity, str], Quantity] = {}
+        self.sent: dict[tuple[Quantity, str], Quantity] = {}
 
     def under_plan(self, plan: Plan) -> Worker:
         """Return the same under a plan that differs in figures of links alone.
@@ -106,7 +106,7 @@ class Worker:
         """
         assert self.computation
         found = copy.copy(self)
-        found.plan, found._sent = plan, {}
+        found.plan, found.sent = plan, {}
         return found
 
     @functools.cached_property
@@ -210,8 +210,8 @@ class Worker:
     def _sending(self, num_bytes: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which gradients of so many bytes are exchanged, once packed."""
         is_known = not is_array(num_bytes)
-        if is_known and (num_bytes, scheme) in self._sent:
-            return self._sent[num_bytes, scheme]
+        if is_known and (num_bytes, scheme) in self.sent:
+            return self.sent[num_bytes, scheme]
         encoding, workers = self.plan.encoding, self.workers
         elements = num_bytes // encoding.size
         seconds = total(
@@ -221,7 +221,7 @@ class Worker:
             for operation in encoding.operations
         )
         if is_known:
-            self._sent[num_bytes, scheme] = seconds
+            self.sent[num_bytes, scheme] = seconds
         return seconds
 
 
@@ -234,10 +234,18 @@ class DataParallel:
     def __init__(self, net: NetSpec, plan: Plan, computations: Computations | None = None) -> None:
         self.plan = plan
         self.computations = computations or Computations(net, plan)
+        self._last: Worker | None = None
 
     def worker(self, workers: Quantity, batch: Quantity) -> Worker:
-        """Return one of so many workers, of which each has so many samples at a time."""
-        return Worker(self.computations, self.plan, workers, batch)
+        """Return one of so many workers, of which each has so many samples at a time.
+
+        What the last of as many sent is known: messages do not depend on samples.
+        """
+        found = Worker(self.computations, self.plan, workers, batch)
+        if is_array(workers) and self._last and np.array_equal(workers, self._last.workers):
+            found.sent = self._last.sent
+        self._last = found
+        return found
 
     def computing(self, own_batch: int) -> Quantity:
         """Return the seconds in which a worker computes a step of so many samples at a time."""

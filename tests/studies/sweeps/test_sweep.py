@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import paleo
+from paleo.step.plan import Plan
 from paleo.studies.sweeps.axes import axis_of
 from paleo.studies.sweeps.grid import BLOCK, DATA, grid_of
 from paleo.studies.sweeps.priced import Priced
@@ -120,6 +121,26 @@ def test_a_batch_is_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = paleo.sweep("lenet5", axes, batch_size=128, scaling="strong")
     assert found.valid.all()
     assert sorted(priced) == sorted({-(-128 // workers) for workers in range(1, 129)})
+
+
+def test_a_message_is_priced_once_whatever_batches_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    priced = Plan.communication
+
+    def noted(self: Plan, num_bytes: Any, *others: Any) -> Any:
+        asked.append(num_bytes)
+        return priced(self, num_bytes, *others)
+
+    monkeypatch.setattr(Plan, "communication", noted)
+    how: dict[str, Any] = {"device": "K80", "network": "ethernet"}
+    many = {"from": 1, "to": 4096}
+    counts = []
+    for batches in (range(1, 2), range(1, 3 * BLOCK[DATA] // 4096)):
+        asked.clear()
+        found = paleo.sweep("lenet5", {"batch_size": batches, "workers": many}, **how)
+        assert sum(part.size for part in found.parts()) == len(batches) * 4096
+        counts.append(len(asked))
+    assert counts[0] == counts[1] > 0
 
 
 def test_a_point_that_cannot_be_has_a_reason() -> None:
