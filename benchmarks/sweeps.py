@@ -120,7 +120,7 @@ def on_dask(processes: int, points: int) -> None:
 
         together = seconds(lambda: [sweep(ends[0], ends[-1], f"--dask={processes}")])
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * KIB
-        alone = seconds(lambda: [sweep(*ends[:2])])
+        alone = seconds(lambda: [sweep(ends[0], ends[1])])
         at_once = seconds(lambda: [sweep(*each) for each in itertools.pairwise(ends)])
     size = batches * workers * len(networks)
     print(f"{size:,} points, {size / together:,.0f} a second by {processes} of Dask's processes")
