@@ -28,6 +28,7 @@ from paleo.costs.tiled.machine import LANES, Machine
 from paleo.costs.tiled.power import BURST, slowed_by_power
 from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
 from paleo.costs.tiled.stream import CACHED, DECAY, missed
+from paleo.costs.tiled.tile_search import quickest
 from paleo.costs.tiled.tiles import (
     COPIED,
     GRAPHICS,
@@ -193,7 +194,7 @@ def choose(
         0.0 if unit.is_matrix and machine.architecture not in GRAPHICS else _vectors(m, n),
         pass_over_c, filling, powered, least_tile, whole, loads, fill,
     )  # fmt: skip
-    found = products.by(*tile) if tile else products.quickest(splits)
+    found = products.by(*tile) if tile else quickest(products, splits)
     total = found.total
     if unit.is_matrix:
         longer = slowed_by_power(flops, total, machine, num_bytes)

@@ -1,8 +1,7 @@
-"""Tiles of matrix products, and the search for those that are quickest.
+"""Tiles of matrix products, and what their seconds are.
 
 C is cut into tiles, K into parts; paleo.costs.tiled.gemm says what of a kernel follows from that.
-Every size may be an array. Of all tiles the one is taken whose kernel computes and loads for the
-least time, which is the same for any traffic of memory; and of all splits of K the quickest.
+Every size may be an array. paleo.costs.tiled.tile_search finds the quickest.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Any, cast
 from paleo.core.frozen import NamedTuple
 from paleo.core.loads import Loads, row_tiles
 from paleo.core.quantity import (
-    Array,
     Quantity,
     is_array,
     largest,
@@ -102,11 +100,6 @@ COPIED = ("fp8",)
 #: Writing a tile takes as long as loading this many times its bytes: nothing else goes on then. On
 #: the graphics line (a tenth of the RTX PRO 6000's products) it takes half as long.
 _WRITING, _WRITING_GRAPHICS = 2, 1
-#: Products times tiles and splits that are priced at a time, so that the processor's cache holds
-#: them; and how many products are so many that nobody asks for the tiles of each.
-_AT_ONCE, _MANY = 32768, 1024
-#: More than sums of seconds are rounded by.
-_MARGIN = 1 - 1e-9
 
 
 class Tiling(NamedTuple):
@@ -182,10 +175,10 @@ class Products(NamedTuple):
 
     def tiles(self, rows: Any, columns: Any) -> Quantity:
         """Return how many tiles of this size there are."""
-        across = _ceil(self.n / columns)
+        across = ceiling(self.n / columns)
         if self.loads:
             return row_tiles(self.loads, rows) * across
-        return self.times * across * _ceil(self.m / rows)
+        return self.times * across * ceiling(self.m / rows)
 
     def tiled(self, rows: Any, columns: Any) -> Tiling:
         """Return the products in tiles of this size.
@@ -221,7 +214,7 @@ class Products(NamedTuple):
 
     def split(self, parts: Any) -> Split:
         """Return the products with K in so many parts."""
-        steps = _ceil(self.k / (parts * self.unit.step))
+        steps = ceiling(self.k / (parts * self.unit.step))
         again: Quantity = 0.0
         if largest(parts) > 1:
             again = where_positive(parts - 1, self.machine.reduction + parts * self.pass_over_c)
@@ -237,7 +230,7 @@ class Products(NamedTuple):
         the elements of K, the fourth power of the seconds of one, which has the same order.
         """
         full = tiling.number * split.parts / self.machine.multiprocessors
-        waves = _ceil(full)
+        waves = ceiling(full)
         if self.unit.is_matrix:
             return waves, waves * (split.depth * tiling.element + tiling.written)
         computed = waves * tiling.element
@@ -264,213 +257,6 @@ class Products(NamedTuple):
             rows=rows, columns=columns, parts=parts, tiles=tiling.number * parts, waves=waves
         )
 
-    def quickest(self, splits: tuple[int, ...]) -> Found:
-        """Return what they take in the tiles, and with the split of K, that are quickest.
-
-        Of equals the first.
-        """
-        machine = self.machine
-        of_machine = (
-            machine.multiprocessors, machine.reduction, machine.partial, machine.latency,
-        )  # fmt: skip
-        varied = (
-            *self[:4], self.rate, self.load_rate, self.memory_4, self.pass_over_c,
-            self.filling, self.powered, self.least_tile, self.whole, *of_machine,
-        )  # fmt: skip
-        if not any(map(is_array, varied)):
-            return self._quickest_of_numbers(splits)
-        shape = np.broadcast(*varied).shape
-        count = math.prod(shape)
-        # Where tiles are as many whatever K is, all splits are soon tried.
-        is_slow = any(map(is_array, (self.m, self.n, self.times)))
-        is_odd = bool(self.loads) or any(map(is_array, of_machine))
-        if count < _MANY or not is_slow or is_odd:
-            return self._quickest_of_arrays(splits, shape)
-        whole = self._of_one_split(splits[:1], shape)
-        if len(splits) == 1:
-            return whole
-        places = np.flatnonzero(whole.total > _MARGIN * self._least_split(splits[1]))
-        if 2 * len(places) > count:
-            return self._quickest_of_arrays(splits, shape)
-        if not len(places):
-            return whole
-        found = self._at(_run(places), shape)._quickest_of_arrays(splits, places.shape)
-        return Found(*(
-            _with(np.broadcast_to(all_of, shape), _run(places), own)
-            for all_of, own in zip(whole[:3], found[:3], strict=True)
-        ))  # fmt: skip
-
-    def _of_one_split(self, splits: tuple[int, ...], shape: tuple[int, ...]) -> Found:
-        """Return `quickest` of many products with a single split of K.
-
-        For large M, where one tile is quickest for certain, no other is tried.
-        """
-        fixed = [self.n, self.times, self.rate, self.load_rate, self.filling, self.powered]
-        fixed += [self.vectors, self.least_tile, *([self.k] if self.unit.is_matrix else [])]
-        if any(map(is_array, fixed)) or self.vectors or self.least_tile:
-            return self._quickest_of_arrays(splits, shape)
-        tile, least = self._settled(splits[0])
-        is_large = np.broadcast_to(self.m, shape) >= least
-        large = np.flatnonzero(is_large)
-        count = is_large.size
-        if 2 * len(large) < count:
-            return self._quickest_of_arrays(splits, shape)
-        rows, columns, parts = *map(float, tile), float(splits[0])
-        if len(large) == count:
-            return Found(*self.by(rows, columns, parts)[:3])
-        small = np.flatnonzero(~is_large)
-        of_small = self._at(_run(small), shape)._quickest_of_arrays(splits, small.shape)
-        of_large = self._at(_run(large), shape).by(rows, columns, parts)
-        whole = np.empty((2, count))
-        for where, own in ((small, of_small), (large, of_large)):
-            for all_of, value in zip(whole, own[:2], strict=True):
-                all_of[_run(where)] = value
-        total, busy = whole.reshape(2, *shape)
-        return Found(total, busy, self.split(parts).again)
-
-    def _at(self, places: Array | slice, shape: tuple[int, ...]) -> Products:
-        """Return the products at these places of them, in the order of memory."""
-        varied_fields: dict[str, Any] = {
-            name: np.broadcast_to(value, shape).ravel()[places]
-            for name, value in self._asdict().items()
-            if is_array(value)
-        }
-        return self._replace(**varied_fields)
-
-    def _settled(self, parts: int) -> tuple[tuple[int, int], float]:
-        """Return the tile that is quickest for large M, and the M from which on it is for certain.
-
-        M / rows are the tiles along M at least, of the quickest one more at most; and waves are as
-        many as tiles fill, of the quickest one more. M is all that varies.
-        """
-        most = float(max(max(tile) for tile in self.unit.tiles))
-        large = self._replace(m=most)
-        depth: Any = self.split(parts).depth
-        ranked: list[tuple[float, float, float, tuple[int, int]]] = []
-        for rows, columns in self.unit.tiles:
-            tiling: Any = large.tiled(rows, columns)
-            each: Any
-            if self.unit.is_matrix:
-                each = depth * tiling.element + tiling.written
-            else:
-                element = fourth(maximum(tiling.element, tiling.powered))
-                each = fourth_root(element + tiling.wait_4)
-            # Of a row of tiles: the waves that it fills.
-            waves: Any = self.times * _ceil(self.n / columns) * parts
-            waves = waves / self.machine.multiprocessors
-            filled = 0.0 if self.unit.is_matrix else RESIDENT / tiling.warps * rows / waves
-            ranked.append((waves * each / rows, (waves + 1) * each, filled, (rows, columns)))
-        (slope, more, filled, tile), *others = sorted(ranked)
-        gap = min((other[0] for other in others), default=math.inf) * _MARGIN - slope
-        least = more / gap if gap > 0 else math.inf
-        return tile, max(least, filled, most)
-
-    def _quickest_of_numbers(self, splits: tuple[int, ...]) -> Found:
-        tilings = [
-            (rows, columns, self.tiled(rows, columns))
-            for rows, columns in self.unit.tiles
-            if min(rows, columns) >= self.least_tile
-        ]
-        best: Found | None = None
-        for parts in splits:
-            if self.whole and parts > 1:
-                continue
-            split = self.split(parts)
-            ranked = [self.timed(tiling, split) for _, _, tiling in tilings]
-            place = min(range(len(ranked)), key=lambda i: cast(float, ranked[i][1]))
-            waves, rank = ranked[place]
-            found = self.found(split, rank)
-            if best is None or found.total < best.total:
-                rows, columns, tiling = tilings[place]
-                best = Found(*found[:3], rows, columns, parts, tiling.number * parts, waves)
-        assert best
-        return best
-
-    def _quickest_of_arrays(self, splits: tuple[int, ...], shape: tuple[int, ...]) -> Found:
-        """Return `quickest` of arrays: tiles and splits are two more dimensions in front."""
-        in_front, count = (1,) * len(shape), math.prod(shape)
-        parts: Any = float(splits[0])
-        if len(splits) > 1:
-            parts = np.array(splits, np.float64).reshape(-1, *in_front)
-        split = self.split(parts)
-        # On the lanes what tiles are ranked by is as large as they are numerous, not as K is.
-        of_k = self.unit.is_matrix and is_array(self.k)
-        is_slow = of_k or any(map(is_array, (self.m, self.n, self.times)))
-        at_once = max(1, _AT_ONCE // (count * len(splits))) if is_slow else len(self.unit.tiles)
-        is_many = count >= _MANY
-        sides = np.array(self.unit.tiles, np.float64)
-        rank: Any = np.inf
-        tile: Any = 0
-        is_small = is_array(self.least_tile) or self.least_tile
-        for first in range(0, len(sides), at_once):
-            rows, columns = sides[first : first + at_once].T.reshape(2, -1, 1, *in_front)
-            own: Any = self.timed(self.tiled(rows, columns), split)[1]
-            if is_small:
-                own = np.where(minimum(rows, columns) < self.least_tile, np.inf, own)
-            if not is_many:
-                which = own.argmin(axis=0)
-                tile = np.where(own.min(axis=0) < rank, which + first, tile)
-            rank = np.minimum(rank, own.min(axis=0))
-        found: Any = self.found(split, rank)
-        if len(splits) == 1 and is_many:
-            return Found(*(each[0] if is_array(each) else each for each in found[:3]))
-        every = (len(splits), *shape)
-        total = np.broadcast_to(found.total, every)
-        if is_array(self.whole) or self.whole:
-            total = np.where((split.parts > 1) & (np.asarray(self.whole) > 0), np.inf, total)
-        which = total.argmin(axis=0)[None]
-        busy, again = (_taken(each, which, every) for each in found[1:3])
-        if is_many:
-            return Found(total.min(axis=0), busy, again)
-        total, tile = (_taken(each, which, every) for each in (total, tile))
-        rows, columns = sides[tile].reshape(-1, 2).T.reshape(2, *shape)
-        parts = np.array(splits)[which[0]]
-        number = self.tiles(rows, columns) * parts
-        waves = _ceil(number / self.machine.multiprocessors)
-        return Found(total, busy, again, rows, columns, parts, number, waves)
-
-    def _least_split(self, parts: int) -> Quantity:
-        """Return seconds below which products are not with K in so many parts or more.
-
-        Multiprocessors that are all full do as much in parts as whole, but for what fills and
-        drains each tile's pipeline; and adding up more parts takes longer.
-        """
-        depth = self.k + parts * self.unit.step * self.unit.extra_steps
-        least: Any = np.inf
-        for rows, columns in self.unit.tiles:
-            tiling = self.tiled(rows, columns)
-            full = tiling.number / self.machine.multiprocessors
-            if self.unit.is_matrix:
-                own = full * (depth * tiling.element + parts * tiling.written)
-            else:
-                element = fourth(maximum(tiling.element, tiling.powered)) + tiling.wait_4
-                own = full * depth * fourth_root(element)
-            least = minimum(least, own)
-        return fourth_root(fourth(least) + self.memory_4) + self.split(parts).again
-
-
-def _run(places: Array) -> Array | slice:
-    """Return rising places as a slice, of which nothing is copied, if they follow one another."""
-    first, last = places[0], places[-1]
-    return slice(first, last + 1) if last - first < len(places) else places
-
-
-def _taken(values: Any, which: Array, shape: tuple[int, ...]) -> Array:
-    """Return of values that broadcast to a shape those at places of its dimension in front."""
-    found: Array
-    if np.shape(values) == (shape[0], *(1,) * (len(shape) - 1)):  # the same for all products
-        found = values.ravel()[which[0]]
-    else:
-        found = np.take_along_axis(np.broadcast_to(values, shape), which, 0)[0]
-    return found
-
-
-def _with(values: Array, places: Array | slice, others: Any) -> Array:
-    """Return values with others at these places of them, in the order of memory."""
-    found: Array = values.copy()
-    found.ravel()[places] = others
-    return found
-
 
 def _at_most(size: Quantity, most: Any) -> Quantity:
     """Return the smaller of two: `most` as it is where that is so everywhere."""
@@ -490,7 +276,8 @@ def fourth_root(x: Quantity) -> Quantity:
     return root(root(x))
 
 
-def _ceil(x: Quantity) -> Quantity:
+def ceiling(x: Quantity) -> Quantity:
+    """Return the least whole number that is no less, as floating point."""
     if is_array(x):
         return cast(Quantity, np.ceil(x))
     return float(math.ceil(x))
