@@ -7,10 +7,12 @@ tried where they may be.
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
 
-from paleo.core.quantity import Array, Quantity, is_array, maximum, minimum, np
+from paleo.core.quantity import Array, Quantity, is_array, maximum, minimum, np, smallest
 from paleo.costs.tiled.machine import RESIDENT
 from paleo.costs.tiled.tiles import Found, Products, ceiling, fourth, fourth_root
 
@@ -19,6 +21,10 @@ from paleo.costs.tiled.tiles import Found, Products, ceiling, fourth, fourth_roo
 _AT_ONCE, _MANY = 32768, 1024
 #: More than sums of seconds are rounded by.
 _MARGIN = 1 - 1e-9
+
+
+#: What finds the quickest of products of a shape, without their tiles.
+_Find: TypeAlias = Callable[[Products, tuple[int, ...]], Found]
 
 
 def quickest(products: Products, splits: tuple[int, ...]) -> Found:
@@ -37,29 +43,46 @@ def quickest(products: Products, splits: tuple[int, ...]) -> Found:
     if not any(map(is_array, varied)):
         return _quickest_of_numbers(products, splits)
     shape = np.broadcast(*varied).shape
-    count = math.prod(shape)
-    # Where tiles are as many whatever K is, all splits are soon tried.
-    is_slow = any(map(is_array, (products.m, products.n, products.times)))
-    is_odd = bool(products.loads) or any(map(is_array, of_machine))
-    if count < _MANY or not is_slow or is_odd:
-        return _quickest_of_arrays(products, splits, shape)
-    whole = _of_one_split(products, splits[:1], shape)
-    if len(splits) == 1:
-        return whole
-    places = np.flatnonzero(whole.total > _MARGIN * _least_split(products, splits[1]))
-    if 2 * len(places) > count:
-        return _quickest_of_arrays(products, splits, shape)
-    if not len(places):
-        return whole
-    some = _at(products, _run(places), shape)
-    found = _quickest_of_arrays(some, splits, places.shape)
-    return Found(*(
-        _with(np.broadcast_to(all_of, shape), _run(places), own)
-        for all_of, own in zip(whole[:3], found[:3], strict=True)
-    ))  # fmt: skip
+    is_many = math.prod(shape) >= _MANY
+    if not is_many or products.loads or any(map(is_array, of_machine)):
+        return _quickest_of_arrays(products, shape, splits, named=not is_many)
+    if is_array(products.vectors):  # which have kernels of their own
+        is_vector = np.broadcast_to(products.vectors, shape) > 0
+        return _of_both(products, is_vector, _vectors(1.0, splits), _vectors(0.0, splits))
+    if not any(map(is_array, (products.m, products.n, products.times))):
+        return _quickest_of_arrays(products, shape, splits)  # tiles are as many whatever K is
+    whole = _of_one_split(products, shape, splits[0])
+    return _in_parts(products, shape, whole, splits[1:]) if len(splits) > 1 else whole
 
 
-def _of_one_split(products: Products, splits: tuple[int, ...], shape: tuple[int, ...]) -> Found:
+def _vectors(which: float, splits: tuple[int, ...]) -> _Find:
+    """Return what finds the quickest of products that all are with a vector, or none."""
+    return lambda products, _: quickest(products._replace(vectors=which), splits)
+
+
+def _of_both(products: Products, chosen: Array, one: _Find, other: _Find) -> Found:
+    """Return what `one` finds of the chosen products, and `other` of those that are not."""
+    each: list[tuple[Array | slice, Found]] = []
+    for which, find in ((chosen, one), (~chosen, other)):
+        places = np.flatnonzero(which)
+        if len(places) == which.size:
+            return find(products, which.shape)
+        if len(places):
+            run = _run(places)
+            each.append((run, find(_at(products, run, which.shape), places.shape)))
+    whole: list[Any] = []
+    for values in zip(*(found[:3] for _, found in each), strict=True):
+        if not any(map(is_array, values)) and len({*values}) == 1:
+            whole.append(values[0])
+            continue
+        whole.append(np.empty(chosen.size))
+        for (run, _), value in zip(each, values, strict=True):
+            whole[-1][run] = value
+        whole[-1] = whole[-1].reshape(chosen.shape)
+    return Found(*whole)
+
+
+def _of_one_split(products: Products, shape: tuple[int, ...], parts: int) -> Found:
     """Return `quickest` of many products with a single split of K.
 
     For large M, where one tile is quickest for certain, no other is tried.
@@ -69,26 +92,38 @@ def _of_one_split(products: Products, splits: tuple[int, ...], shape: tuple[int,
         products.powered, products.vectors, products.least_tile,
         *([products.k] if products.unit.is_matrix else []),
     )  # fmt: skip
+    of_any = functools.partial(_quickest_of_arrays, splits=(parts,))
     if any(map(is_array, fixed)) or products.vectors or products.least_tile:
-        return _quickest_of_arrays(products, splits, shape)
-    tile, least = _settled(products, splits[0])
+        return of_any(products, shape)
+    (rows, columns), least = _settled(products, parts)
+    size = float(rows), float(columns), float(parts)
     is_large = np.broadcast_to(products.m, shape) >= least
-    large = np.flatnonzero(is_large)
-    count = is_large.size
-    if 2 * len(large) < count:
-        return _quickest_of_arrays(products, splits, shape)
-    rows, columns, parts = *map(float, tile), float(splits[0])
-    if len(large) == count:
-        return Found(*products.by(rows, columns, parts)[:3])
-    small = np.flatnonzero(~is_large)
-    of_small = _quickest_of_arrays(_at(products, _run(small), shape), splits, small.shape)
-    of_large = _at(products, _run(large), shape).by(rows, columns, parts)
-    whole = np.empty((2, count))
-    for where, own in ((small, of_small), (large, of_large)):
-        for all_of, value in zip(whole, own[:2], strict=True):
-            all_of[_run(where)] = value
-    total, busy = whole.reshape(2, *shape)
-    return Found(total, busy, products.split(parts).again)
+    return _of_both(products, is_large, lambda large, _: Found(*large.by(*size)[:3]), of_any)
+
+
+def _in_parts(
+    products: Products, shape: tuple[int, ...], whole: Found, splits: tuple[int, ...]
+) -> Found:
+    """Return `quickest` of products of which the `whole` is known, without these splits of K.
+
+    Each is tried where it may be quicker: the more parts, the longer they take to be added up.
+    """
+    found = whole
+    least = fourth_root(fourth(_least_busy(products, splits[0])) + products.memory_4)
+    for parts in splits:
+        again = products.split(float(parts)).again
+        places = np.flatnonzero(found.total > _MARGIN * (least + again))
+        if not len(places):
+            break
+        run = _run(places)
+        some = _at(products, run, shape)
+        own = _of_one_split(some, places.shape, parts)
+        known = [np.broadcast_to(each, shape) for each in found[:3]]
+        is_quicker = (own.total < known[0].ravel()[run]) & (np.asarray(some.whole) == 0)
+        if is_quicker.any():
+            pairs = zip(known, own[:3], strict=True)
+            found = Found(*(_with(all_of, run, is_quicker, value) for all_of, value in pairs))
+    return found
 
 
 def _at(products: Products, places: Array | slice, shape: tuple[int, ...]) -> Products:
@@ -153,9 +188,12 @@ def _quickest_of_numbers(products: Products, splits: tuple[int, ...]) -> Found:
 
 
 def _quickest_of_arrays(
-    products: Products, splits: tuple[int, ...], shape: tuple[int, ...]
+    products: Products, shape: tuple[int, ...], splits: tuple[int, ...], *, named: bool = False
 ) -> Found:
-    """Return `quickest` of arrays: tiles and splits are two more dimensions in front."""
+    """Return `quickest` of arrays, if `named` with their tiles.
+
+    Tiles and splits are two more dimensions in front.
+    """
     in_front, count = (1,) * len(shape), math.prod(shape)
     parts: Any = float(splits[0])
     if len(splits) > 1:
@@ -165,7 +203,6 @@ def _quickest_of_arrays(
     of_k = products.unit.is_matrix and is_array(products.k)
     is_slow = of_k or any(map(is_array, (products.m, products.n, products.times)))
     at_once = max(1, _AT_ONCE // (count * len(splits))) if is_slow else len(products.unit.tiles)
-    is_many = count >= _MANY
     sides = np.array(products.unit.tiles, np.float64)
     rank: Any = np.inf
     tile: Any = 0
@@ -175,12 +212,12 @@ def _quickest_of_arrays(
         own: Any = products.timed(products.tiled(rows, columns), split)[1]
         if is_small:
             own = np.where(minimum(rows, columns) < products.least_tile, np.inf, own)
-        if not is_many:
+        if named:
             which = own.argmin(axis=0)
             tile = np.where(own.min(axis=0) < rank, which + first, tile)
         rank = np.minimum(rank, own.min(axis=0))
     found: Any = products.found(split, rank)
-    if len(splits) == 1 and is_many:
+    if len(splits) == 1 and not named:
         return Found(*(each[0] if is_array(each) else each for each in found[:3]))
     every = (len(splits), *shape)
     total = np.broadcast_to(found.total, every)
@@ -188,7 +225,7 @@ def _quickest_of_arrays(
         total = np.where((split.parts > 1) & (np.asarray(products.whole) > 0), np.inf, total)
     which = total.argmin(axis=0)[None]
     busy, again = (_taken(each, which, every) for each in found[1:3])
-    if is_many:
+    if not named:
         return Found(total.min(axis=0), busy, again)
     total, tile = (_taken(each, which, every) for each in (total, tile))
     rows, columns = sides[tile].reshape(-1, 2).T.reshape(2, *shape)
@@ -198,24 +235,28 @@ def _quickest_of_arrays(
     return Found(total, busy, again, rows, columns, parts, number, waves)
 
 
-def _least_split(products: Products, parts: int) -> Quantity:
-    """Return seconds below which products are not with K in so many parts or more.
+def _least_busy(products: Products, parts: int) -> Quantity:
+    """Return seconds below which none computes and loads with K in so many parts or more.
 
-    Multiprocessors that are all full do as much in parts as whole, but for what fills and
-    drains each tile's pipeline; and adding up more parts takes longer.
+    Multiprocessors that are all full do as much in parts as whole, but for what fills and drains
+    each tile's pipeline. Where M varies, the last tiles along it are not rounded up.
     """
+    few = products._replace(m=smallest(products.m))
     depth = products.k + parts * products.unit.step * products.unit.extra_steps
     least: Any = np.inf
     for rows, columns in products.unit.tiles:
-        tiling = products.tiled(rows, columns)
-        full = tiling.number / products.machine.multiprocessors
+        tiling = few.tiled(rows, columns)
+        number = tiling.number / few.m
+        if is_array(products.m):
+            number = products._replace(m=rows).tiles(rows, columns) / rows
+        full = number / products.machine.multiprocessors
         if products.unit.is_matrix:
             own = full * (depth * tiling.element + parts * tiling.written)
         else:
             element = fourth(maximum(tiling.element, tiling.powered)) + tiling.wait_4
-            own = full * depth * fourth_root(element)
+            own = full * fourth_root(element) * depth
         least = minimum(least, own)
-    return fourth_root(fourth(least) + products.memory_4) + products.split(parts).again
+    return least * products.m
 
 
 def _run(places: Array) -> Array | slice:
@@ -234,8 +275,9 @@ def _taken(values: Any, which: Array, shape: tuple[int, ...]) -> Array:
     return found
 
 
-def _with(values: Array, places: Array | slice, others: Any) -> Array:
-    """Return values with others at these places of them, in the order of memory."""
+def _with(values: Array, places: Array | slice, those: Array, others: Any) -> Array:
+    """Return values with others in those of these places, in the order of memory."""
     found: Array = values.copy()
-    found.ravel()[places] = others
+    flat = found.ravel()
+    flat[places] = np.where(those, others, flat[places])
     return found

@@ -268,11 +268,15 @@ def _at_most(size: Quantity, most: Any) -> Quantity:
 def fourth(x: Quantity) -> Quantity:
     """Return the fourth power."""
     square = x * x
-    return square * square
+    square *= square  # an array in its place
+    return square
 
 
 def fourth_root(x: Quantity) -> Quantity:
     """Return the fourth root, rounded the same for numbers and arrays."""
+    if is_array(x):
+        found: Any = np.sqrt(x)
+        return cast(Quantity, np.sqrt(found, out=found))
     return root(root(x))
 
 
