@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
-from paleo.core.quantity import Array, Quantity, is_array, maximum, minimum, np, smallest
+from paleo.core.quantity import Array, Quantity, is_array, largest, maximum, minimum, np, smallest
 from paleo.costs.tiled.machine import RESIDENT
-from paleo.costs.tiled.tiles import Found, Products, ceiling, fourth, fourth_root
+from paleo.costs.tiled.tiles import Found, Products, Split, ceiling, fourth, fourth_root
 
 #: Products times tiles and splits that are priced at a time, so that the processor's cache holds
 #: them; and how many products are so many that nobody asks for the tiles of each.
@@ -46,18 +46,36 @@ def quickest(products: Products, splits: tuple[int, ...]) -> Found:
     is_many = math.prod(shape) >= _MANY
     if not is_many or products.loads or any(map(is_array, of_machine)):
         return _quickest_of_arrays(products, shape, splits, named=not is_many)
-    if is_array(products.vectors):  # which have kernels of their own
-        is_vector = np.broadcast_to(products.vectors, shape) > 0
-        return _of_both(products, is_vector, _vectors(1.0, splits), _vectors(0.0, splits))
-    if not any(map(is_array, (products.m, products.n, products.times))):
-        return _quickest_of_arrays(products, shape, splits)  # tiles are as many whatever K is
+    alike = _alike(products, shape)
+    if alike is not None or not any(map(is_array, (products.m, products.n, products.times))):
+        return _quickest_of_arrays(products, shape, splits, alike)
     whole = _of_one_split(products, shape, splits[0])
-    return _in_parts(products, shape, whole, splits[1:]) if len(splits) > 1 else whole
+    if len(splits) == 1:
+        return whole
+    places = np.flatnonzero(whole.total > _MARGIN * _least_in_parts(products, splits[1]))
+    if not len(places):
+        return whole
+    run = _run(places)
+    found = _quickest_of_arrays(_at(products, run, shape), places.shape, splits)
+    pairs = zip(whole[:3], found[:3], strict=True)
+    return Found(*(_with(np.broadcast_to(all_of, shape), run, own) for all_of, own in pairs))
 
 
-def _vectors(which: float, splits: tuple[int, ...]) -> _Find:
-    """Return what finds the quickest of products that all are with a vector, or none."""
-    return lambda products, _: quickest(products._replace(vectors=which), splits)
+def _alike(products: Products, shape: tuple[int, ...]) -> Array | None:
+    """Return of products a number that is the same for those whose tiles are ranked alike.
+
+    How many tiles there are along M follows from how many of the smallest would be, where it is no
+    smaller than the largest. None where M is not all that varies, or few have the same.
+    """
+    fixed = (products.n, products.times, products.rate, products.load_rate, products.filling)
+    if not is_array(products.m) or any(map(is_array, (*fixed, products.powered, products.k))):
+        return None
+    rows, most = (which(map(which, products.unit.tiles)) for which in (min, max))
+    if largest(products.m) > rows * math.prod(shape) / 2:
+        return None
+    m = np.broadcast_to(products.m, shape)
+    number = np.where(m < most, m, most + np.ceil(m / rows))
+    return number.astype(np.int64) if (number == np.floor(number)).all() else None
 
 
 def _of_both(products: Products, chosen: Array, one: _Find, other: _Find) -> Found:
@@ -99,31 +117,6 @@ def _of_one_split(products: Products, shape: tuple[int, ...], parts: int) -> Fou
     size = float(rows), float(columns), float(parts)
     is_large = np.broadcast_to(products.m, shape) >= least
     return _of_both(products, is_large, lambda large, _: Found(*large.by(*size)[:3]), of_any)
-
-
-def _in_parts(
-    products: Products, shape: tuple[int, ...], whole: Found, splits: tuple[int, ...]
-) -> Found:
-    """Return `quickest` of products of which the `whole` is known, without these splits of K.
-
-    Each is tried where it may be quicker: the more parts, the longer they take to be added up.
-    """
-    found = whole
-    least = fourth_root(fourth(_least_busy(products, splits[0])) + products.memory_4)
-    for parts in splits:
-        again = products.split(float(parts)).again
-        places = np.flatnonzero(found.total > _MARGIN * (least + again))
-        if not len(places):
-            break
-        run = _run(places)
-        some = _at(products, run, shape)
-        own = _of_one_split(some, places.shape, parts)
-        known = [np.broadcast_to(each, shape) for each in found[:3]]
-        is_quicker = (own.total < known[0].ravel()[run]) & (np.asarray(some.whole) == 0)
-        if is_quicker.any():
-            pairs = zip(known, own[:3], strict=True)
-            found = Found(*(_with(all_of, run, is_quicker, value) for all_of, value in pairs))
-    return found
 
 
 def _at(products: Products, places: Array | slice, shape: tuple[int, ...]) -> Products:
@@ -188,34 +181,26 @@ def _quickest_of_numbers(products: Products, splits: tuple[int, ...]) -> Found:
 
 
 def _quickest_of_arrays(
-    products: Products, shape: tuple[int, ...], splits: tuple[int, ...], *, named: bool = False
+    products: Products,
+    shape: tuple[int, ...],
+    splits: tuple[int, ...],
+    alike: Array | None = None,
+    *,
+    named: bool = False,
 ) -> Found:
     """Return `quickest` of arrays, if `named` with their tiles.
 
-    Tiles and splits are two more dimensions in front.
+    Splits are one more dimension in front. Of products that are `alike` one is ranked.
     """
-    in_front, count = (1,) * len(shape), math.prod(shape)
-    parts: Any = float(splits[0])
-    if len(splits) > 1:
-        parts = np.array(splits, np.float64).reshape(-1, *in_front)
-    split = products.split(parts)
-    # On the lanes what tiles are ranked by is as large as they are numerous, not as K is.
-    of_k = products.unit.is_matrix and is_array(products.k)
-    is_slow = of_k or any(map(is_array, (products.m, products.n, products.times)))
-    at_once = max(1, _AT_ONCE // (count * len(splits))) if is_slow else len(products.unit.tiles)
-    sides = np.array(products.unit.tiles, np.float64)
-    rank: Any = np.inf
-    tile: Any = 0
-    is_small = is_array(products.least_tile) or products.least_tile
-    for first in range(0, len(sides), at_once):
-        rows, columns = sides[first : first + at_once].T.reshape(2, -1, 1, *in_front)
-        own: Any = products.timed(products.tiled(rows, columns), split)[1]
-        if is_small:
-            own = np.where(minimum(rows, columns) < products.least_tile, np.inf, own)
-        if named:
-            which = own.argmin(axis=0)
-            tile = np.where(own.min(axis=0) < rank, which + first, tile)
-        rank = np.minimum(rank, own.min(axis=0))
+    split = products.split(_in_front(splits, shape))
+    if alike is None:
+        rank, tile = _ranked(products, shape, split, named=named)
+    else:
+        places = np.zeros(int(alike.max()) + 1, np.int64)
+        places[alike.ravel()] = np.arange(alike.size)
+        few = _at(products, places, shape)
+        rank, tile = _ranked(few, places.shape, few.split(_in_front(splits, places.shape)))
+        rank = rank[:, alike]
     found: Any = products.found(split, rank)
     if len(splits) == 1 and not named:
         return Found(*(each[0] if is_array(each) else each for each in found[:3]))
@@ -228,18 +213,58 @@ def _quickest_of_arrays(
     if not named:
         return Found(total.min(axis=0), busy, again)
     total, tile = (_taken(each, which, every) for each in (total, tile))
-    rows, columns = sides[tile].reshape(-1, 2).T.reshape(2, *shape)
+    rows, columns = (
+        np.array(products.unit.tiles, np.float64)[tile].reshape(-1, 2).T.reshape(2, *shape)
+    )
     parts = np.array(splits)[which[0]]
     number = products.tiles(rows, columns) * parts
     waves = ceiling(number / products.machine.multiprocessors)
     return Found(total, busy, again, rows, columns, parts, number, waves)
 
 
-def _least_busy(products: Products, parts: int) -> Quantity:
-    """Return seconds below which none computes and loads with K in so many parts or more.
+def _in_front(splits: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """Return splits along a dimension in front of a shape; a number if there is one."""
+    if len(splits) == 1:
+        return float(splits[0])
+    return np.array(splits, np.float64).reshape(-1, *(1,) * len(shape))
+
+
+def _ranked(
+    products: Products, shape: tuple[int, ...], split: Split, *, named: bool = False
+) -> tuple[Any, Any]:
+    """Return by split the rank of the quickest tile, and if `named` which it is.
+
+    Tiles are one more dimension in front.
+    """
+    # On the lanes what tiles are ranked by is as large as they are numerous, not as K is.
+    of_k = products.unit.is_matrix and is_array(products.k)
+    is_slow = of_k or any(map(is_array, (products.m, products.n, products.times)))
+    sides = np.array(products.unit.tiles, np.float64)
+    at_once = len(sides)
+    if is_slow:
+        at_once = max(1, _AT_ONCE // (math.prod(shape) * np.size(split.parts)))
+    rank: Any = np.inf
+    tile: Any = 0
+    is_small = is_array(products.least_tile) or products.least_tile
+    for first in range(0, len(sides), at_once):
+        here = sides[first : first + at_once].T
+        rows, columns = here.reshape(2, -1, 1, *(1,) * len(shape))
+        own: Any = products.timed(products.tiled(rows, columns), split)[1]
+        if is_small:
+            own = np.where(minimum(rows, columns) < products.least_tile, np.inf, own)
+        if named:
+            which = own.argmin(axis=0)
+            tile = np.where(own.min(axis=0) < rank, which + first, tile)
+        rank = np.minimum(rank, own.min(axis=0))
+    return rank, tile
+
+
+def _least_in_parts(products: Products, parts: int) -> Quantity:
+    """Return seconds below which products are not with K in so many parts or more.
 
     Multiprocessors that are all full do as much in parts as whole, but for what fills and drains
-    each tile's pipeline. Where M varies, the last tiles along it are not rounded up.
+    each tile's pipeline; and adding up more parts takes longer. Where M varies, its last tile is
+    not taken to be full.
     """
     few = products._replace(m=smallest(products.m))
     depth = products.k + parts * products.unit.step * products.unit.extra_steps
@@ -256,7 +281,8 @@ def _least_busy(products: Products, parts: int) -> Quantity:
             element = fourth(maximum(tiling.element, tiling.powered)) + tiling.wait_4
             own = full * fourth_root(element) * depth
         least = minimum(least, own)
-    return least * products.m
+    busy = least * products.m
+    return fourth_root(fourth(busy) + products.memory_4) + products.split(parts).again
 
 
 def _run(places: Array) -> Array | slice:
@@ -275,9 +301,8 @@ def _taken(values: Any, which: Array, shape: tuple[int, ...]) -> Array:
     return found
 
 
-def _with(values: Array, places: Array | slice, those: Array, others: Any) -> Array:
-    """Return values with others in those of these places, in the order of memory."""
+def _with(values: Array, places: Array | slice, others: Any) -> Array:
+    """Return values with others at these places of them, in the order of memory."""
     found: Array = values.copy()
-    flat = found.ravel()
-    flat[places] = np.where(those, others, flat[places])
+    found.ravel()[places] = others
     return found
