@@ -64,13 +64,17 @@ def quickest(products: Products, splits: tuple[int, ...]) -> Found:
 def _alike(products: Products, shape: tuple[int, ...]) -> Array | None:
     """Return of products a number that is the same for those whose tiles are ranked alike.
 
-    How many tiles there are along M follows from how many of the smallest would be, where it is no
-    smaller than the largest. None where M is not all that varies, or few have the same.
+    How many tiles there are along M follows from how many there would be of a divisor of their
+    rows, where M is no smaller than the largest. None where more than M varies, or few are alike.
     """
-    fixed = (products.n, products.times, products.rate, products.load_rate, products.filling)
-    if not is_array(products.m) or any(map(is_array, (*fixed, products.powered, products.k))):
+    fixed = (
+        products.n, products.k, products.times, products.rate, products.load_rate,
+        products.filling, products.powered, products.least_tile,
+    )  # fmt: skip
+    if not is_array(products.m) or any(map(is_array, fixed)):
         return None
-    rows, most = (which(map(which, products.unit.tiles)) for which in (min, max))
+    sides = [rows for rows, _ in products.unit.tiles]
+    rows, most = math.gcd(*sides), max(sides)
     if largest(products.m) > rows * math.prod(shape) / 2:
         return None
     m = np.broadcast_to(products.m, shape)
