@@ -28,7 +28,7 @@ from paleo.step.utilization import tokens_of
 from paleo.studies.plans import plans
 from paleo.studies.simulate import simulate
 from paleo.studies.sweeps.axes import NET
-from paleo.studies.sweeps.grid import DATA, MESH, Block, Grid, cells, net_of, values_of
+from paleo.studies.sweeps.grid import DATA, MESH, Block, Grid, cells, values_of
 from paleo.studies.sweeps.priced import Priced
 
 #: So many computations of nets on devices are kept.
@@ -102,7 +102,7 @@ class Evaluator:
     def _has_tokens(self) -> bool:
         nets = [self.grid.fixed[NET]] if NET in self.grid.fixed else self.grid.by_name[NET].values
         with contextlib.suppress(PaleoError):
-            return any(tokens_of(net_of({NET: net})) for net in nets)
+            return any(tokens_of(self.grid.net_of({NET: net})) for net in nets)
         return False
 
     def part(self, blocks: Sequence[Block]) -> Part:
@@ -207,7 +207,7 @@ class _Cell(ABC):
     @functools.cached_property
     def net(self) -> NetSpec:
         """The net, which is taken from the settings."""
-        return net_of(self.settings)
+        return self.evaluator.grid.net_of(self.settings)
 
     def prepare(self, blocks: Sequence[Block]) -> None:  # noqa: B027 (some need nothing)
         """Find what all blocks need; raises PaleoError if none can be."""

@@ -221,6 +221,27 @@ class Grid:
         }
 
     @functools.cached_property
+    def _nets(self) -> dict[str, NetSpec]:
+        """Nets by the names that they were given by, each loaded once."""
+        return {}
+
+    def net_of(self, settings: dict[str, Any]) -> NetSpec:
+        """Return the net of settings, with its dimensions and edits, which are taken from them."""
+        given = settings.pop(NET)
+        if isinstance(given, str) and given not in self._nets:
+            self._nets[given] = load(given)
+        net = self._nets[given] if isinstance(given, str) else load(given)
+        dims = {dim: settings.pop(name) for name in list(settings) if (dim := dimension(name))}
+        if dims:
+            net = net.with_dims(**dims)
+        edits = {name: settings.pop(name) for name in list(settings) if is_edit(name)}
+        if not edits:
+            return net
+        scale = edits.pop(SCALE_INPUT, None)
+        written = tuple(f"{key}={_written(value)}" for key, value in edits.items())
+        return Edits(written, (), scale).apply(net)
+
+    @functools.cached_property
     def described(self) -> dict[str, Any]:
         """What it is, for files: axes with their ends, and fixed settings."""
         return {
@@ -331,32 +352,8 @@ def _no_net() -> Axis:
     raise SettingError("net: expected one or more, got none")
 
 
-def net_of(settings: dict[str, Any]) -> NetSpec:
-    """Return the net of settings, with its dimensions and edits, which are taken from them."""
-    net = _loaded(settings.pop(NET))
-    dims = {dim: settings.pop(name) for name in list(settings) if (dim := dimension(name))}
-    if dims:
-        net = net.with_dims(**dims)
-    edits = {name: settings.pop(name) for name in list(settings) if is_edit(name)}
-    if not edits:
-        return net
-    scale = edits.pop(SCALE_INPUT, None)
-    return Edits(
-        tuple(f"{key}={_written(value)}" for key, value in edits.items()), (), scale
-    ).apply(net)
-
-
 def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _loaded(net: Any) -> NetSpec:
-    return load(net) if not isinstance(net, str) else _named(net)
-
-
-@functools.lru_cache(maxsize=64)
-def _named(net: str) -> NetSpec:
-    return load(net)
 
 
 def values_of(grid: Grid, block: Block, name: str) -> Any:

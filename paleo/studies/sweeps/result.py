@@ -16,7 +16,7 @@ from paleo.step.plan import Plan
 from paleo.studies.simulate import simulate
 from paleo.studies.sweeps.axes import NET
 from paleo.studies.sweeps.evaluate import LEFT_OUT, Evaluator, Part, evaluated
-from paleo.studies.sweeps.grid import MESH, Grid, grid_of, net_of
+from paleo.studies.sweeps.grid import MESH, Grid, grid_of
 from paleo.studies.sweeps.tally import Tally, added
 
 #: More points are not held at once.
@@ -168,8 +168,8 @@ def _point(grid: Grid, places: Mapping[str, int]) -> dict[str, Any]:
     """Return the settings of a point as `paleo.simulate` takes them."""
     settings = grid.settings(places)
     given = settings[NET]
-    net = net_of(settings)
-    is_as_given = isinstance(given, str) and net is net_of({NET: given})
+    net = grid.net_of(settings)
+    is_as_given = isinstance(given, str) and net is grid.net_of({NET: given})
     return {"nets": given if is_as_given else net, **settings}
 
 

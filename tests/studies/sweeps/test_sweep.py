@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,21 @@ def test_a_message_is_priced_once_whatever_batches_are(monkeypatch: pytest.Monke
         assert sum(part.size for part in found.parts()) == len(batches) * 4096
         counts.append(len(asked))
     assert counts[0] == counts[1] > 0
+
+
+def test_a_net_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
+    text = (
+        '{"name": "small", "layers": {"data": {"type": "Input", "tensor": [8, 28, 28, 1]}, '
+        '"scores": {"type": "InnerProduct", "parents": ["data"], "num_outputs": %d}}}'
+    )
+    path = tmp_path / "small.json"
+    found = []
+    for outputs in (10, 10_000):
+        path.write_text(text % outputs)
+        swept = paleo.sweep(str(path), {"batch_size": [8, 64]}, device="K80")
+        assert max(differences(swept)) <= 1e-12
+        found.append(swept["step_s"][1])
+    assert found[1] > 5 * found[0]
 
 
 def test_a_point_that_cannot_be_has_a_reason() -> None:
