@@ -258,6 +258,18 @@ ZOO = {
     ),
 }
 
+#: Deeper nets of families whose others are read from their origin by the same code.
+DEEPER = {
+    "bert_large", "bert_large_pretraining", "bert_large_pretraining_512",
+    "bert_large_pretraining_all", "densenet161", "densenet169", "densenet201",
+    "efficientnet_b4", "gpt2_large", "gpt2_medium", "gpt2_xl", "gpt3_2_7b", "gpt3_xl",
+    "gpt3_xl_3072", "mnasnet0_75", "mnasnet1_3", "opt_1_3b", "resnet101", "resnet101_v1_5",
+    "resnet101_v2", "resnet152", "resnet152_v1_5", "resnet152_v2", "resnet200_v2", "resnet34",
+    "resnext101_32x4d", "resnext101_32x8d", "shufflenet_v2_x1_5", "shufflenet_v2_x2_0",
+    "transformer_xl_large", "transformer_xl_large_eval", "vgg13", "vgg13_bn", "vgg19",
+    "vgg19_bn", "wide_resnet101_2",
+}  # fmt: skip
+
 
 def join_activations(net: paleo.NetSpec) -> paleo.NetSpec:
     """Return a net whose convolutions have the activations that alone follow them."""

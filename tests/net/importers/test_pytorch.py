@@ -18,7 +18,7 @@ import torch_nets  # noqa: E402
 from products import counts  # noqa: E402
 from torch_import import Net  # noqa: E402
 from torch_nets import count  # noqa: E402
-from zoo import ZOO  # noqa: E402
+from zoo import DEEPER, ZOO  # noqa: E402
 
 import paleo  # noqa: E402
 from paleo.core.errors import NetSpecError  # noqa: E402
@@ -580,7 +580,9 @@ NETS = {
 }
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.deeper] * (each in DEEPER)) for each in NETS]
+)
 def test_a_net_counts_what_pytorch_counts(name: str, imported: Import) -> None:
     factory, shape, whole_numbers = NETS[name]
     # A file of the zoo is what its import gives, says test_zoo.py.
