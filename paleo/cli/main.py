@@ -19,6 +19,7 @@ import click
 
 from paleo.cli.printing import say, show_traceback
 from paleo.core.errors import PaleoError
+from paleo.core.garbage import uncollected
 from paleo.core.version import __version__
 
 #: The commands, in the order of the help. Each is a module of this folder, imported on use.
@@ -52,14 +53,9 @@ COMMANDS = (
 @functools.cache
 def _imported(name: str) -> click.Command:
     """Import a command. Its modules stay, so that no garbage is looked for in what they make."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         command: click.Command = importlib.import_module(f"paleo.cli.commands.{name}").command
         gc.freeze()
-    finally:
-        if was_enabled:
-            gc.enable()
     return command
 
 

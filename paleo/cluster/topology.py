@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from paleo.cluster.device import Device
 from paleo.cluster.network import Network
@@ -21,6 +21,11 @@ from paleo.core.checks import MAX_SIZE
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, minimum, np, product
+
+#: So many groups of a cluster are kept at most.
+_KEPT = 1024
+
+_Found = TypeVar("_Found")
 
 #: How a tier connects its members: a switch lets any of them send to any other at full rate, in a
 #: mesh there are direct links, in a torus each has neighbours along its dimensions.
@@ -148,6 +153,19 @@ class Group:
         )
         return self.workers, *levels
 
+    def once(self, what: Callable[[Group], _Found]) -> _Found:
+        """Return `what(group)`, found once; it must not hold the group."""
+        known = self._known
+        if what not in known:
+            known[what] = what(self)
+        found: _Found = known[what]
+        return found
+
+    @functools.cached_property
+    def _known(self) -> dict[Any, Any]:
+        """What was found by `once`."""
+        return {}
+
     @property
     def link_bandwidth(self) -> Quantity:
         """Bytes/s that one device reaches alone, to whichever other of the group is behind most."""
@@ -207,6 +225,21 @@ class Cluster:
         devices, which use the links at the same time and share them. Raises SettingError if the
         cluster has not so many devices.
         """
+        if is_array(workers):
+            return self._group(workers, stride)
+        known, key = self._groups, (workers, stride)
+        if key not in known:
+            if len(known) >= _KEPT:
+                known.clear()
+            known[key] = self._group(workers, stride)
+        return known[key]
+
+    @functools.cached_property
+    def _groups(self) -> dict[tuple[Quantity, int], Group]:
+        """Groups that were asked for, which are asked for again."""
+        return {}
+
+    def _group(self, workers: Quantity, stride: int) -> Group:
         if largest(workers) * stride > self.size:
             raise SettingError(
                 f"num_workers: {largest(workers) * stride} devices, but cluster {self.name} has "

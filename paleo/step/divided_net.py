@@ -18,7 +18,7 @@ from typing import Any
 from paleo.core.quantity import Array, Quantity, np, total
 from paleo.core.tensor import num_elements
 from paleo.step.memory.repeated import RepeatedStages
-from paleo.step.memory.stage import Lasting, Sharing, Sizes, lasting
+from paleo.step.memory.stage import Following, Lasting, Sharing, Sizes, lasting
 from paleo.step.meshed import num_experts
 from paleo.step.optimizers import find_optimizer
 from paleo.step.part import Part
@@ -60,7 +60,16 @@ class DividedNet:
         self.updates: dict[Any, Any] = {}
         self.under = functools.cache(self._under)
         self.least = functools.cache(self._least)
+        self.lasting = functools.cache(self._lasting)
+        self.meaning = functools.cache(self._meaning)
         self.repeated = functools.cache(self._repeated)
+
+    @functools.cached_property
+    def until(self) -> Array:
+        """What all units have before each of the whole net, and behind the last, as `whole`."""
+        found = np.zeros((len(self.whole), len(self.index) + 1), np.int64)
+        np.cumsum(np.array(self.whole)[:, self.index], axis=1, out=found[:, 1:])
+        return found
 
     def under_plan(self, plan: Plan) -> DividedNet:
         """Return the same under a plan that differs in figures of links alone.
@@ -89,7 +98,7 @@ class DividedNet:
             np.allclose(of[beside], of[middle], rtol=1e-13, atol=0) for of in takes
         )
 
-    def meaning(self, recompute: Recompute) -> Recompute:
+    def _meaning(self, recompute: Recompute) -> Recompute:
         """Return what is computed again, the same for all that leave nothing to compute."""
         return recompute if recompute.regions(self.graph) else Recompute()
 
@@ -152,8 +161,11 @@ class DividedNet:
             for unit in self.units
         ]
 
-    def lasting(self, params: int, sharing: Sharing) -> Lasting:
-        """Return what of so many parameters is there all the time, at least."""
+    def _lasting(self, params: int, zero: int, copies: int) -> tuple[Lasting, Following]:
+        """Return what of so many parameters is there all the time, at least, and what decides it.
+
+        So many devices have them, that a single micro-batch passes.
+        """
         plan, precision = self.part.plan, self.graph.precision
         optimizer = find_optimizer(plan.optimizer, plan.optimizer_kernels)
         learned, copied = precision.element_size, 0
@@ -162,7 +174,13 @@ class DividedNet:
         # What goes by matrices may be less.
         state = 0 if optimizer.by_matrix else optimizer.at_update([params], learned)[0]
         sizes = Sizes(params, learned, copied, precision.element_size, 0, state, 0, 0, 0, 0, 0)
-        return lasting(sizes, sharing)
+
+        def share(size: Any) -> Any:
+            return size // copies  # of experts fewer devices have a share
+
+        apart = plan.software.exchange.copies > 0
+        sharing = Sharing(zero, share, copies > 1, batches=1, in_flight=1, buckets_apart=apart)
+        return lasting(sizes, sharing), sharing.how
 
     def _repeated(self, recompute: Recompute) -> RepeatedStages:
         plan = replace(self.part.plan, recompute=recompute)

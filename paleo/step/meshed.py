@@ -159,10 +159,10 @@ class Meshed:
                 continue
             key = id(size), min(homes[last], homes[first])
             if key not in known:
-                known[key] = self._message(size, key[1])
-            message = known[key]
-            spent[last] = spent[last] + message / 2
-            spent[first] = spent[first] + message / 2
+                known[key] = self._message(size, key[1]) / 2
+            half = known[key]
+            spent[last] = spent[last] + half
+            spent[first] = spent[first] + half
         return spent
 
     def _message(self, num_bytes: Quantity, first: int) -> Quantity:
@@ -210,12 +210,18 @@ class Meshed:
 
         Those in groups that divide them, and those across groups, if there are several.
         """
+        whole = self._among_replicas(stage, self.plan.encoding.size, Collecting.REDUCE_SCATTER)
+        gather, within = self.dividing(stage)
+        return gather, within, whole - within
+
+    def dividing(self, stage: Stage) -> tuple[Quantity, Quantity]:
+        """Return the first two of them, of groups that divide parameters."""
         size, scatter = self.plan.encoding.size, Collecting.REDUCE_SCATTER
         read = find_precision(self.plan.dtype).element_size
-        gather = self._among_replicas(stage, read, Collecting.ALL_GATHER)
-        whole = self._among_replicas(stage, size, scatter)
-        within = self._among_replicas(stage, size, scatter, only=scatter)
-        return gather, within, whole - within
+        return (
+            self._among_replicas(stage, read, Collecting.ALL_GATHER),
+            self._among_replicas(stage, size, scatter, only=scatter),
+        )
 
     def _swapped(self, stage: Stage, kept: Quantity) -> tuple[Quantity, Quantity]:
         """Return by how much activations on their way to the host and back make passes longer.

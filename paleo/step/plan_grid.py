@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Array, Quantity, maximum, np, smallest, total
+from paleo.core.quantity import Array, Quantity, maximum, minimum, np, smallest, total
 from paleo.net.spec import NetSpec
 from paleo.step.divided_net import DividedNet
 from paleo.step.memory.repeated import RepeatedStage
@@ -103,12 +105,13 @@ class PlanGrid:
         self._short = shortened(net) if is_plain else Shortened(net)
         self._parts: dict[Any, DividedNet] = {}
 
-    def dealt(self, mesh: Mesh, interleave: int, sizes: Iterable[int]) -> Dealt:
+    def dealt(self, mesh: Mesh, interleave: int, sizes: Iterable[int], zero: int) -> Dealt:
         """Return the net shared so, priced for these micro-batches at least.
 
-        Raises a PaleoError for a net that cannot be divided so.
+        `zero` is that of some plans that share it so, others have their own. Raises a PaleoError
+        for a net that cannot be divided so.
         """
-        plan = replace(self.plan, tp=mesh.tp, pp=mesh.pp, interleave=interleave)
+        plan = replace(self.plan, tp=mesh.tp, pp=mesh.pp, interleave=interleave, zero=zero)
         return Dealt(self.divided(mesh, sizes), plan, mesh)
 
     def divided(self, mesh: Mesh, sizes: Iterable[int]) -> DividedNet:
@@ -137,12 +140,13 @@ class Besides(NamedTuple):
 
     All together in gathering parameters once, in dealing out the sums of gradients in groups that
     divide them, and of a micro-batch, one way, in messages to each other; and each, at least, in
-    adding a micro-batch's gradients to those before.
+    its messages, and in adding a micro-batch's gradients to those before.
     """
 
     gather: Quantity = 0.0
     within: Quantity = 0.0
     passed: Quantity = 0.0
+    least_passed: Quantity = 0.0
     added: Quantity = 0.0
 
 
@@ -210,20 +214,31 @@ class Dealt:
         counts = dealt_out(divided.graph.name, count, mesh.pp, chunks, plan.stages)
         #: The first unit of each chunk, and one behind the last.
         self._firsts = [0, *itertools.accumulate(counts)]
+        self._chunks = [*map(range, self._firsts[:-1], self._firsts[1:])]
         self.receives_all = plan.software.receives_all and mesh.pp > 1
         #: The bytes that pass each boundary between chunks.
         self._sizes = [divided.passing[divided.index[first]] for first in self._firsts[1:-1]]
-        self.passed = self.meshed.handed_on(self._sizes)
         self.sums = functools.cache(self._sums)
         self._meshes: dict[int, _Meshed] = {}
-        #: Those whose devices divide something exchange the same.
-        self._besides: dict[bool, Besides] = {}
+        #: What those exchange whose devices divide something.
+        self._divided: Besides | None = None
         self._known_turns: dict[Any, list[_Turns]] = {}
+
+    @functools.cached_property
+    def passed(self) -> list[Quantity]:
+        """The seconds in which each stage hands on what its chunks make, one way."""
+        return self.meshed.handed_on(self._sizes)
+
+    @functools.cached_property
+    def _have(self) -> Counter[tuple[int, ...]]:
+        """How many stages have so much of what units have."""
+        until = self.divided.until[:, self._firsts]
+        of_stages = np.diff(until).reshape(len(until), -1, self.mesh.pp).sum(axis=1)
+        return Counter(zip(*of_stages.tolist(), strict=True))
 
     def _units(self, stage: int) -> list[range]:
         """Return the units of each chunk of a stage."""
-        chunks = [*map(range, self._firsts[:-1], self._firsts[1:])]
-        return chunks[stage :: self.mesh.pp]
+        return self._chunks[stage :: self.mesh.pp]
 
     @functools.cached_property
     def alike(self) -> tuple[list[int], list[int]]:
@@ -293,20 +308,23 @@ class Dealt:
         ]
         casts = self._counts @ self.divided.casts
         return [
-            Stage(
-                i,
-                times=(),
-                sent={},
-                passed=0.0,
-                num_params=params,
-                num_tensors=tensors,
-                experts=experts,
-                blocks=sum(map(len, self._units(i))),
-                overlaps=self.plan.overlaps,
-                cast=float(cast),
-            )
-            for i, params, tensors, experts, cast in zip(firsts, *whole, casts[:, 0], strict=True)
+            self._stage(*have, number=i, blocks=sum(map(len, self._units(i))), cast=float(cast))
+            for i, *have, cast in zip(firsts, *whole, casts[:, 0], strict=True)
         ]
+
+    def _stage(
+        self,
+        params: int,
+        tensors: int,
+        experts: int,
+        *,
+        number: int = 0,
+        blocks: int = 0,
+        cast: float = 0.0,
+    ) -> Stage:
+        """Return a stage of which no seconds are known."""
+        overlaps = self.plan.overlaps
+        return Stage(number, (), {}, 0.0, params, tensors, experts, blocks, overlaps, cast)
 
     def _timed(self, recomputes: Sequence[Recompute], k: Array) -> list[Stage]:
         """Return one stage of each kind.
@@ -334,6 +352,8 @@ class Dealt:
 
     def _at(self, zero: int) -> _Meshed:
         """Return the mesh of a ZeRO."""
+        if zero == self.meshed.plan.zero:
+            return self.meshed
         if zero not in self._meshes:
             plan = replace(self.plan, zero=zero)
             self._meshes[zero] = _Meshed(self.meshed.net, plan, self.mesh, self.meshed.part)
@@ -398,15 +418,26 @@ class Dealt:
             ),
         }
 
+    def dividing(self, zero: int) -> Besides:
+        """Return what stages spend in sharing parameters, under a ZeRO."""
+        if not zero:
+            return Besides()
+        if self._divided is None:
+            meshed = self.meshed if self.meshed.plan.zero else self._at(zero)
+            gather: Quantity = 0.0
+            within: Quantity = 0.0
+            for have, count in self._have.items():
+                each = meshed.dividing(self._stage(*have))
+                gather, within = gather + count * each[0], within + count * each[1]
+            self._divided = Besides(gather, within)
+        return self._divided
+
     def besides(self, zero: int) -> Besides:
         """Return what stages spend besides computing, under a ZeRO."""
-        if (zero > 0) not in self._besides:
-            meshed, (_, kinds) = self._at(zero), self.alike
-            each = [meshed.sharing(stage)[:2] for stage in self.stages]
-            gather, within = (total(each[kind][place] for kind in kinds) for place in (0, 1))
-            added = min(meshed.added(stage) for stage in self.stages)
-            self._besides[zero > 0] = Besides(gather, within, total(self.passed), added)
-        return self._besides[zero > 0]
+        added = min(self.meshed.added(self._stage(*have)) for have in self._have)
+        least = functools.reduce(minimum, self.passed)
+        passed = total(self.passed)
+        return self.dividing(zero)._replace(passed=passed, least_passed=least, added=added)
 
     def _update(self, meshed: Meshed, stage: Stage) -> Any:
         key = stage.num_params, stage.num_tensors, stage.experts, meshed.plan.zero, self.mesh
@@ -447,12 +478,12 @@ class Dealt:
         zero: int,
         batches: Batches,
         part: slice,
-        capacity: float | None = None,
+        capacity: float = math.inf,
     ) -> Array:
         """Return the bytes of the fullest stage of each plan, by micro-batch and column.
 
         `part` are the columns, as `columns` yields them. Once stages are found that take more than
-        the capacity of each plan, if there is one, no more are looked at.
+        the capacity of each plan, no more are looked at.
         """
         k = np.searchsorted(self.divided.micro_batches, batches.sizes)
         counts, meshed = batches.counts[:, part], self._at(zero)
@@ -480,7 +511,7 @@ class Dealt:
                 )
                 own = self._allocated(self._repeated(recompute, stage.number), k, sharing)
                 most = maximum(most, own + slack_of(own, meshed.plan.slack))
-                if capacity is not None and smallest(most) > capacity:
+                if smallest(most) > capacity:
                     break
             rows = those.places[0]
             found[those.places] = np.broadcast_to(most, (len(k), len(those.batches)))[

@@ -4,7 +4,8 @@ The most promising come first, until as many plans are found as are asked for: f
 mesh, as many chunks and one recomputation, by the samples a second that those may have at most that
 may fit, then their plans, by what they have; only then is it looked how much memory these take.
 What may be follows from bounds that hold of every plan
-(paleo.studies.plan_bounds): first of what is computed alone, then of messages, too.
+(paleo.studies.plan_bounds), those that are found soonest first: of what is computed alone, of
+sharing parameters, of memory, then of all messages.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from paleo.core.errors import PaleoError
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Array, np
-from paleo.step.plan_grid import Batches, Columns, Dealt
+from paleo.step.plan_grid import Batches, Besides, Columns, Dealt
 from paleo.step.recompute import Recompute
 from paleo.studies.plan_bounds import Bounds
 from paleo.studies.plan_evaluation import Evaluation, Group
@@ -28,10 +30,11 @@ _ROUNDING = 1e-9
 
 
 class _Bounded(NamedTuple):
-    """Plans of a group and one recomputation, of which `may_fit` tells by block and ZeRO.
+    """Plans of a group, one recomputation and some `zeros`; by block, which `may_fit`.
 
-    `same` are the places of what means that recomputation. `dealt` finds what steps are made of,
-    once for all recomputations of a group.
+    `same` are the places of what means that recomputation. By block there are the samples of a step
+    and the seconds that it takes at `least`. `dealt` finds what steps are made of, once for all
+    recomputations of a group.
     """
 
     group: Group
@@ -39,16 +42,53 @@ class _Bounded(NamedTuple):
     dealt: Callable[[], Dealt]
     recompute: Recompute
     same: list[int]
-    may_fit: Sequence[Mapping[int, Array]]
+    zeros: Sequence[int]
+    samples: Sequence[Array]
+    may_fit: Sequence[Array]
+    least: Sequence[Array]
 
-    def most_samples(self, seconds: Callable[[Batches], Array]) -> float:
-        """Return the most samples a second that any may have whose steps take so long at least."""
-        most = 0.0
-        for (batches, _), fits in zip(self.group.blocks, self.may_fit, strict=True):
-            samples = batches.counts * batches.sizes[:, None] * self.group.mesh.dp
-            which = functools.reduce(np.logical_or, fits.values(), np.zeros((), bool))
-            most = max(most, float(np.where(which, samples / seconds(batches), 0.0).max()))
-        return most * (1 + _ROUNDING)
+    def candidate(self, follow: Callable[[_Bounded], Iterator[_Candidate]]) -> _Candidate:
+        """Return them with the most samples a second that any of those that may fit may have."""
+        rates = (
+            np.where(fits, samples / least, 0.0).max()
+            for samples, fits, least in zip(self.samples, self.may_fit, self.least, strict=True)
+        )
+        most = float(max(rates))
+        return _Candidate(most * (1 + _ROUNDING), self.group, functools.partial(follow, self))
+
+    def with_besides(self, besides: Besides) -> _Bounded:
+        """Return those of one ZeRO whose stages do this besides computing."""
+        least = [
+            self.bounds.seconds(self.recompute, batches, self.zeros[0], besides)
+            for batches, _ in self.group.blocks
+        ]
+        return self._replace(least=least)
+
+    def within(self, memory: Callable[[Recompute, int, Batches], Array], room: float) -> _Bounded:
+        """Return those of one ZeRO whose memory, as far as it is known, is not more than this."""
+        may_fit = [
+            fits & (memory(self.recompute, self.zeros[0], batches) <= room)
+            for (batches, _), fits in zip(self.group.blocks, self.may_fit, strict=True)
+        ]
+        return self._replace(may_fit=may_fit)
+
+
+class _Candidate(NamedTuple):
+    """Plans of a group of which none has more samples a second; `follow` yields fewer of them.
+
+    Or, if there is a `place`, the plan there.
+    """
+
+    rate: float
+    group: Group
+    follow: Callable[[], Iterable[_Candidate]] = tuple
+    place: int = -1
+    values: Mapping[str, Array] = MappingProxyType({})
+
+    @property
+    def order(self) -> tuple[float, int]:
+        """What sorts candidates: the most promising first, of equal plans the first in order."""
+        return -self.rate, self.place
 
 
 class _Priced(NamedTuple):
@@ -68,32 +108,13 @@ class _Priced(NamedTuple):
     columns: Columns
 
 
-class _Candidate(NamedTuple):
-    """Plans of which none has more samples a second, or, if there is a `place`, the one there.
-
-    Those are `bounded` ones whose steps are still to be found, or `priced` ones without memory.
-    """
-
-    rate: float
-    bounded: _Bounded | None = None
-    exchanges: bool = False
-    priced: _Priced | None = None
-    place: int = -1
-    values: Mapping[str, Array] = MappingProxyType({})
-
-    @property
-    def order(self) -> tuple[float, int]:
-        """What sorts candidates: the most promising first, of equal plans the first in order."""
-        return -self.rate, self.place
-
-
 def fastest(evaluation: Evaluation, count: int) -> Array:
     """Return the places of the plans that fit with most samples a second, best first.
 
     Of equal ones the first in order come first. What follows of them is put in their places.
     """
     numbers = itertools.count()
-    queue = [(*each.order, next(numbers), each) for each in _bounded(evaluation)]
+    queue = [(*each.order, next(numbers), each) for each in _bounded(evaluation, count)]
     heapq.heapify(queue)
     best: list[int] = []
     while queue and len(best) < count:
@@ -103,92 +124,84 @@ def fastest(evaluation: Evaluation, count: int) -> Array:
             evaluation.put(np.array([candidate.place]), candidate.values)
             continue
         try:
-            found = [*_followed_up(evaluation, candidate, count)]
+            found = [*candidate.follow()]
         except PaleoError as error:
-            assert candidate.bounded
-            evaluation.note(candidate.bounded.group, error)
+            evaluation.note(candidate.group, error)
         else:
-            for each in found:
+            for each in (each for each in found if each.rate > 0):
                 heapq.heappush(queue, (*each.order, next(numbers), each))
     return np.array(best, np.int64)
 
 
-def _followed_up(evaluation: Evaluation, candidate: _Candidate, count: int) -> Iterator[_Candidate]:
-    """Yield what comes of bounded plans, or of priced ones: as many as are asked for, at most."""
-    if candidate.bounded and not candidate.exchanges:
-        yield from _exchanging(candidate.bounded, evaluation.plan.device.memory_capacity)
-    elif candidate.bounded:
-        yield from _priced(candidate.bounded)
-    if candidate.priced:
-        yield from _that_fit(evaluation, candidate.priced, count)
-
-
-def _bounded(evaluation: Evaluation) -> Iterator[_Candidate]:
+def _bounded(evaluation: Evaluation, count: int) -> Iterator[_Candidate]:
     """Yield groups with plans that may fit, with the most samples a second that they may have."""
     capacity = evaluation.plan.device.memory_capacity
+    room = math.inf if capacity is None else capacity
+    follow = functools.partial(_sharing, room=room, count=count)
     for group in evaluation.groups:
         try:
             bounds = Bounds(evaluation.divided(group), evaluation.plan, group)
         except PaleoError as error:
             evaluation.note(group, error)
             continue
-        zeros = [z for z in group.zeros if capacity is None or bounds.lasting(z) <= capacity]
+        zeros = [zero for zero in group.zeros if bounds.lasting(zero) <= room]
         if zeros:
             dealt = functools.cache(functools.partial(evaluation.dealt, group))
-            may_fit = [dict.fromkeys(zeros, batches.can_be) for batches, _ in group.blocks]
+            of_all = [batches for batches, _ in group.blocks]
+            samples = [each.counts * each.sizes[:, None] * group.mesh.dp for each in of_all]
+            may_fit = [each.can_be for each in of_all]
             for recompute, same in evaluation.meant(bounds.divided).items():
-                found = _Bounded(group, bounds, dealt, recompute, same, may_fit)
-                rate = found.most_samples(functools.partial(bounds.seconds, recompute))
-                yield _Candidate(rate, found)
+                least = [bounds.seconds(recompute, each) for each in of_all]
+                own = group, bounds, dealt, recompute, same, zeros
+                found = _Bounded(*own, samples, may_fit, least)
+                yield found.candidate(follow)
 
 
-def _exchanging(bounded: _Bounded, capacity: float | None) -> Iterator[_Candidate]:
-    """Yield bounded plans that may fit by ZeRO, with what they have at most if messages count."""
-    group, bounds, dealt, recompute, _, may_fit = bounded
-    for zero in may_fit[0]:
-        own = []
-        for batches, _ in group.blocks:
-            fits = batches.can_be
-            if capacity is not None:
-                fits = fits & (bounds.memory(recompute, zero, batches) <= capacity)
-            own.append({zero: fits} if fits.any() else {})
-        if any(own):
-            only = bounded._replace(may_fit=own)
-            besides = dealt().besides(zero)
-            least = functools.partial(bounds.seconds, recompute, zero=zero, besides=besides)
-            yield _Candidate(only.most_samples(least), only, exchanges=True)
+def _sharing(bounded: _Bounded, room: float, count: int) -> Iterator[_Candidate]:
+    """Yield bounded plans by ZeRO, with what they have at most for what they share."""
+    follow = functools.partial(_that_may_fit, room=room, count=count)
+    for zero in bounded.zeros:
+        found = bounded._replace(zeros=[zero])
+        yield found.with_besides(bounded.dealt().dividing(zero)).candidate(follow)
 
 
-def _priced(bounded: _Bounded) -> Iterator[_Candidate]:
-    """Yield the plans of a group and recomputation that may fit, by ZeRO, with their steps."""
-    group, _, find, recompute, same, may_fit = bounded
+def _that_may_fit(bounded: _Bounded, room: float, count: int) -> Iterator[_Candidate]:
+    """Yield those bounded plans of one ZeRO that may fit."""
+    found = bounded.within(bounded.bounds.memory, room)
+    yield found.candidate(functools.partial(_handing_on, room=room, count=count))
+
+
+def _handing_on(bounded: _Bounded, room: float, count: int) -> Iterator[_Candidate]:
+    """Yield the same with what they have at most if all messages count, and on the way."""
+    found = bounded.within(bounded.bounds.memory_on_the_way, room)
+    found = found.with_besides(bounded.dealt().besides(bounded.zeros[0]))
+    yield found.candidate(functools.partial(_priced, room=room, count=count))
+
+
+def _priced(bounded: _Bounded, room: float, count: int) -> Iterator[_Candidate]:
+    """Yield bounded plans of one ZeRO whose steps are known."""
+    group, _, find, recompute, same, (zero,), *by_block, _ = bounded
     dealt = find()
-    for (batches, places), fits in zip(group.blocks, may_fit, strict=True):
-        samples = batches.counts * batches.sizes[:, None] * group.mesh.dp
-        for zero, part, found in dealt.columns([recompute], [*fits], batches):
-            those = fits[zero][:, part]
+    for (batches, places), samples, fits in zip(group.blocks, *by_block, strict=True):
+        for _, part, found in dealt.columns([recompute], [zero], batches):
+            those = fits[:, part]
             if those.any():
                 columns = {name: of[0] for name, of in found.items()}
                 seconds = sum(columns.values(), np.zeros(()))
                 rates = np.where(those, samples[:, part] / seconds, 0.0)
-                yield _Candidate(
-                    float(rates.max()),
-                    priced=_Priced(
-                        *(dealt, recompute, zero, batches, part),
-                        *(places[same, group.zeros[zero], :, part], those, rates, columns),
-                    ),
-                )
+                own = places[same, group.zeros[zero], :, part]
+                priced = _Priced(dealt, recompute, zero, batches, part, own, those, rates, columns)
+                follow = functools.partial(_that_fit, group, priced, room, count)
+                yield _Candidate(float(rates.max()), group, follow)
 
 
-def _that_fit(evaluation: Evaluation, priced: _Priced, count: int) -> Iterator[_Candidate]:
+def _that_fit(group: Group, priced: _Priced, room: float, count: int) -> Iterator[_Candidate]:
     """Yield the best of priced plans that fit."""
-    capacity = evaluation.plan.device.memory_capacity
     dealt, recompute, zero, batches, part, places, fits, rates, columns = priced
-    memory = dealt.memory(recompute, zero, batches, part, capacity)
-    fits = fits if capacity is None else fits & (memory <= capacity)
-    rows, columns_ = np.nonzero(fits)
+    memory = dealt.memory(recompute, zero, batches, part, room)
+    rows, columns_ = np.nonzero(fits & (memory <= room))
     for i in np.lexsort((places[0, rows, columns_], -rates[rows, columns_]))[:count].tolist():
         at = rows[i], columns_[i]
         values = {name: of[at] for name, of in columns.items()} | {"memory_bytes": memory[at]}
         for place in places[(slice(None), *at)].tolist():
-            yield _Candidate(float(rates[at]), place=place, values=values)
+            yield _Candidate(float(rates[at]), group, place=place, values=values)

@@ -63,6 +63,7 @@ class Evaluation:
         self._grid = PlanGrid(self.net, self.plan, named)
         self._shares = functools.cache(self._found_shares)
         self._checked = functools.cache(functools.partial(replace, base.plan))
+        self._group = functools.cache(base.plan.group)
         #: What follows of each plan, by name.
         self.columns: dict[str, Array] = {}
         #: The texts of why plans cannot be, and which of them is that of each.
@@ -127,7 +128,8 @@ class Evaluation:
 
     def dealt(self, group: Group) -> Dealt:
         """Return the net as its devices share it; raises a PaleoError if they cannot."""
-        return self._grid.dealt(group.mesh, group.interleave, self._sizes(group))
+        zero = max(group.zeros)
+        return self._grid.dealt(group.mesh, group.interleave, self._sizes(group), zero)
 
     def _sizes(self, group: Group) -> set[int]:
         """Return the micro-batches of a group, and those that others have: all are priced once."""
@@ -183,7 +185,7 @@ class Evaluation:
         plan = self.plan
         try:
             mesh = Mesh.of(workers, tp, plan.cp, plan.ep, pp, plan.order)
-            plan.group(mesh.size)
+            self._group(mesh.size)
         except PaleoError as error:
             self._note(own, error)
             return None, {}, []
@@ -247,14 +249,19 @@ class Evaluation:
         for m, micro in enumerate(micros):
             # Whether a size divides a share of the data is the same for equal ones.
             left = np.where(batches % dp, -1, batches // dp % micro) if micro else batches
-            plan = replace(self.plan, micro_batch=micro)
-            for rest in np.unique(left).tolist():
+            plan = self._of_micro[m]
+            for rest in sorted({*left.tolist()}):
                 same = np.flatnonzero(left == rest).tolist()
                 try:
                     sizes[m, same] = micro_batch_of(self.net, plan, mesh, int(batches[same[0]]))
                 except PaleoError:
                     wrong += [(m, g, self._mistake(plan, mesh, int(batches[g]))) for g in same]
         return batches, sizes, wrong
+
+    @functools.cached_property
+    def _of_micro(self) -> list[Plan]:
+        """The plan with each micro-batch on its axis."""
+        return [replace(self.plan, micro_batch=micro) for micro in self.axes["micro_batch"]]
 
     def _mistake(self, plan: Plan, mesh: Mesh, batch: int) -> PaleoError:
         """Return why a batch has no such micro-batches."""

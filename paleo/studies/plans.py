@@ -10,6 +10,7 @@ from typing import Any
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
+from paleo.core.garbage import uncollected
 from paleo.core.quantity import Array, np
 from paleo.step.declarations import declared, found_setting
 from paleo.step.plan import Plan
@@ -164,8 +165,9 @@ def fastest_plans(
     >>> found.at(0)["tp"]
     1
     """
-    evaluation = Evaluation(*asked_for(net, workers, settings))
-    return _evaluated(evaluation, fastest(evaluation, count))
+    with uncollected():
+        evaluation = Evaluation(*asked_for(net, workers, settings))
+        return _evaluated(evaluation, fastest(evaluation, count))
 
 
 def asked_for(

@@ -67,7 +67,7 @@ def seconds(group: Group, num_bytes: Quantity, kernels: Kernels = BARRIERS) -> Q
         raise SettingError(
             f"scheme: custom_all_reduce is not known for {tier.network.name}, tier {tier.name}"
         )
-    path = Path(group)
+    path = group.once(Path)
     on_pcie = path.links.kind == "pci"
     workers, doublings = path.workers, ceil_log2(path.workers)
     base = path.links.value("kernel") * (1 + kernels.per_doubling * (doublings - 1))

@@ -155,7 +155,7 @@ def _considered(
     group: Group, num_bytes: Quantity, operation: Operation, nccl: Nccl, scheme: str
 ) -> tuple[Path, list[Option], Any]:
     """Return what there is to choose from, and the place of what NCCL counts as the quickest."""
-    path = Path(group)
+    path = group.once(Path)
     options = _options(path, num_bytes, operation, nccl, scheme == "tree")
     if scheme:
         options = [option for option in options if option.scheme == scheme]

@@ -27,7 +27,6 @@ from paleo.core.scanning import DeltaRule, ShortConvolution
 from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.costs.batching import can_be_stacked, price_stacked
 from paleo.costs.model import CostModel, Explanation, Target, priced_once
-from paleo.costs.tiled import convolution
 from paleo.costs.tiled.machine import Machine, machine_for
 from paleo.costs.times import Time, Times
 
@@ -90,7 +89,8 @@ def price_all(model: CostModel, operations: Sequence[Operation], target: Target)
 def price_by(algorithm: str, operation: Convolution, target: Target) -> Time | None:
     """Return the seconds of a convolution by an algorithm, None where it does not apply."""
     machine = machine_for(target)
-    return convolution.chooser(operation, machine).price_by(algorithm)
+    found: Time | None = _imported("convolution").chooser(operation, machine).price_by(algorithm)
+    return found
 
 
 def explain(model: CostModel, operation: Operation, target: Target) -> Explanation:
@@ -118,7 +118,8 @@ def _asked_for(operation: Operation, machine: Machine) -> Operation:
 def _decides(operation: Convolution | Pooling, machine: Machine) -> Hashable:
     """Return what is the same of windows that the same formulas price."""
     if isinstance(operation, Convolution):
-        return convolution.decides(operation, machine)
+        decided: Hashable = _imported("convolution").decides(operation, machine)
+        return decided
     return machine.is_cpu and _imported("cpu").is_whole(operation)
 
 

@@ -237,6 +237,10 @@ class Chunk:
             self._of_all([step.of_nodes(within) for step in self._steps]),
         )
 
+    def of_nodes(self, nodes: Sequence[int]) -> Array:
+        """Return the bytes of all tensors that these nodes make."""
+        return self._alive.total(np.isin(self._alive.nodes, nodes))
+
     def _of_all(self, found: Sequence[OfMicroBatch]) -> OfMicroBatch:
         """Return that of all steps as arrays over micro-batches."""
         counts = [np.size(step.graph.batch_size) for step in self._steps]

@@ -72,6 +72,8 @@ class RepeatedStage:
     def __init__(self, places: Sequence[Sequence[_Place]]) -> None:
         self._places = places
         self._peaks = functools.cache(self._found)
+        #: The bytes that are taken beside gradients of parameters.
+        self.passing = functools.cache(functools.partial(self.taken, size=np.zeros_like))
 
     @functools.cached_property
     def sizes(self) -> Sizes:
@@ -262,6 +264,18 @@ def _joined(
     return Rows.joined(found)
 
 
+class LastUnit(NamedTuple):
+    """The last unit of a stage as a stage `alone`, which has so many parameters.
+
+    `beside` are the bytes, over micro-batches, that others keep at least of what is on its way,
+    less those of what comes into it, which alone has that to the end.
+    """
+
+    alone: RepeatedStage
+    params: int
+    beside: Array
+
+
 class RepeatedStages:
     """Stages of one net under one plan of memory: what was found of one holds for equal ones.
 
@@ -292,6 +306,7 @@ class RepeatedStages:
         optimizer = find_optimizer(settings["optimizer"], settings["optimizer_kernels"])
         self._by_matrix = optimizer.by_matrix
         self._chunks: dict[Any, _Chunks] = {}
+        self._kept_by_next = functools.cache(self._found_kept_by_next)
         self._stages: dict[Any, RepeatedStage] = {}
 
     def stage(self, chunks: Sequence[range]) -> RepeatedStage:
@@ -319,10 +334,39 @@ class RepeatedStages:
         one = self._of_kinds((kind,))
         found: Array = count * one.kept
         if pairs:
-            found = found + pairs * (self._of_kinds((kind, kind)).kept - 2 * one.kept)
+            found = found + pairs * self._kept_by_next(kind)
         if len(chunks) == 1 or self._are_apart(chunks):
             found = found + sum(each[0] == kind for each in kinds) * one.received
         return found
+
+    def _found_kept_by_next(self, kind: int) -> Array:
+        """Return the bytes that a unit makes which another of its kind, the next, keeps alone.
+
+        A result is kept by who makes it, or by who reads it, or by nobody.
+        """
+        one, second = self._of_kinds((kind,)), self._place((kind, kind), 0) + 1
+        own, before = set(self._units[second]), set(self._units[second - 1])
+        nodes = self.graph.nodes
+        read = {parent for i in own for parent in nodes[i].parents} - own
+        if len(read) == 1 and read <= before.difference(*(nodes[i].parents for i in before)):
+            found: Array = np.minimum(one.received, one.given)
+        else:
+            found = self._of_kinds((kind, kind)).kept - 2 * one.kept
+        return found
+
+    def last_unit(self, chunks: Sequence[range]) -> LastUnit | None:
+        """Return a stage's last unit, and what the others keep while it is on its way.
+
+        None if it is not gathered as one block, or may be followed otherwise by itself.
+        """
+        *_, (*_, last) = chunks
+        one = self._of_kinds((self._kinds[self._index[last]],))
+        if not one.is_block_behind_another:
+            return None
+        before = [*chunks[:-1], range(chunks[-1].start, last)]
+        others = [units for units in before if units]
+        kept = self.least_kept(others) if others else 0 * one.kept
+        return LastUnit(one.alone, sum(one.followed[0].params), kept - one.coming_in)
 
     def _are_apart(self, chunks: Sequence[range]) -> bool:
         """Tell whether chunks of a stage have nothing in common, so that each passes by itself."""
@@ -461,6 +505,37 @@ class _Chunks:
     def received(self) -> Array:
         """The bytes that it keeps of what comes in."""
         return np.concatenate([chunk.waiting[0].kept for chunk in self.followed]) - self.kept
+
+    @functools.cached_property
+    def given(self) -> Array:
+        """The bytes of its results that it does not keep."""
+        return np.concatenate([chunk.waiting[0].given for chunk in self.followed])
+
+    @functools.cached_property
+    def coming_in(self) -> Array:
+        """The bytes of what comes in."""
+        found = [chunk.of_nodes(self._foreign) for chunk in self.followed]
+        return np.concatenate(found)
+
+    @functools.cached_property
+    def _foreign(self) -> list[int]:
+        """The nodes of what comes in."""
+        nodes = self._steps[0].graph.nodes
+        return [node.index for node in nodes if node.name not in self._names]
+
+    @functools.cached_property
+    def alone(self) -> RepeatedStage:
+        """A stage of nothing else."""
+        return RepeatedStage([[_Place(chunk, 0)] for chunk in self.followed])
+
+    @functools.cached_property
+    def is_block_behind_another(self) -> bool:
+        """Whether it reads one tensor alone, and all its parameters are gathered with a block's.
+
+        It has a backward pass.
+        """
+        is_gathered = not any(chunk.rest for chunk in self.followed)
+        return len(self._foreign) == 1 and is_gathered and self.has_gradients
 
     @property
     def followed(self) -> list[Chunk]:
