@@ -31,19 +31,24 @@ def blocks(path: Path) -> list[Block]:
     return BLOCK.findall(path.read_text("utf-8"))
 
 
-COMMANDS = [
-    (path.name, line)
-    for path in DOCS
-    for kind, text in blocks(path)
-    if kind == "sh"
-    for line in text.splitlines()
-    if line.startswith("paleo ") and not line.startswith("paleo serve")
-]
 SHOWN = [
     (path.name, first[1].strip(), second[1])
     for path in DOCS
     for first, second in zip(blocks(path), blocks(path)[1:], strict=False)
     if first[0] == "sh" and second[0] == "text"
+]
+#: Commands whose output is not shown, each once, with the first page that has it.
+COMMANDS = [
+    (page, command)
+    for command, page in {
+        line: path.name
+        for path in reversed(DOCS)
+        for kind, text in blocks(path)
+        if kind == "sh"
+        for line in text.splitlines()
+        if line.startswith("paleo ") and not line.startswith("paleo serve")
+    }.items()
+    if command not in {shown for _, shown, _ in SHOWN}
 ]
 PROGRAMS = [(path.name, text) for path in DOCS for kind, text in blocks(path) if kind == "python"]
 

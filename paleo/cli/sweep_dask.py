@@ -82,7 +82,7 @@ def _client(distributed: Any, address: str) -> Iterator[Any]:
             where = stack.enter_context(
                 distributed.LocalCluster(
                     n_workers=int(address),
-                    threads_per_worker=1,
+                    threads_per_worker=2,  # one evaluates while the other waits for the disk
                     dashboard_address=None,
                     silence_logs=logging.CRITICAL + 1,
                 )
