@@ -29,7 +29,7 @@ from paleo.studies.plans import plans
 from paleo.studies.simulate import simulate
 from paleo.studies.sweeps.axes import NET
 from paleo.studies.sweeps.grid import DATA, MESH, Block, Grid, cells, values_of
-from paleo.studies.sweeps.priced import Priced
+from paleo.studies.sweeps.priced import AT_ONCE, Priced
 
 #: So many computations of nets on devices are kept.
 _KEPT = 4
@@ -239,14 +239,24 @@ class _DataCell(_Cell):
         plan = self.base.plan
         self.priced = self.evaluator.priced(self.base.net, plan)
         self.data = DataParallel(self.base.net, plan, self.priced)
-        own = (
+        own = [
             self._shares(
                 {name: grid.by_name[name].values[part] for name, part in each.slices.items()}
             )
             for each in blocks
-        )
-        with contextlib.suppress(PaleoError):  # which is then said of the batches that are wrong
-            self.priced.learn(own)
+        ]
+        for ahead in (self._ahead(blocks[0]), ()):
+            with contextlib.suppress(PaleoError):  # it is said of the batches that are wrong
+                self.priced.learn(own, ahead)
+                return
+
+    def _ahead(self, block: Block) -> Sequence[int]:
+        """Return batches of one worker of which later parts ask for, as far as that is known."""
+        part = block.slices.get("batch_size")
+        if part is None or self.base.scaling[0] != "weak":
+            return ()
+        found: Sequence[int] = self.evaluator.grid.by_name["batch_size"].values
+        return found[part.start : part.start + AT_ONCE]
 
     def _axes(self, values: Mapping[str, Any]) -> list[Array]:
         """Return batches and workers, each as an array along its axis."""

@@ -8,7 +8,7 @@ differ in workers, links or schemes alone take no more than what is sent takes t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from paleo.core.checks import MAX_COUNT
@@ -21,7 +21,7 @@ from paleo.step.parallelism.overlap import Made, buckets
 from paleo.step.plan import Plan
 
 #: Batches that are priced at a time: arrays of them are in the processor's cache.
-_AT_ONCE = 8192
+AT_ONCE = 8192
 #: So many batches are kept at most, each some ten numbers; then others take their place.
 _MOST = 1 << 20
 #: The places of batches up to this are looked up in a table, of others by their order.
@@ -70,17 +70,21 @@ class Priced(Computations):
         found: Array = self._gathered(batch)[-1]
         return found
 
-    def learn(self, batches: Iterable[Array]) -> None:
-        """Price those of these batches that are not known yet."""
+    def learn(self, batches: Iterable[Array], ahead: Sequence[int] = ()) -> None:
+        """Price those of these batches that are not known yet; if there are, others `ahead`, too.
+
+        Few at a time take each some ten times as long.
+        """
         known = [np.unique(each) for each in batches]
         wanted: Array = np.unique(np.concatenate(known)) if known else np.empty(0, np.int64)
-        new = np.setdiff1d(wanted, self._batches, assume_unique=True)
-        if not new.size:
+        if np.isin(wanted, self._batches, assume_unique=True).all():
             return
+        wanted = np.union1d(wanted, np.asarray(ahead, np.int64))
+        new = np.setdiff1d(wanted, self._batches, assume_unique=True)
         if len(self._batches) + len(new) > _MOST:
             self._batches, self._columns, new = np.empty(0, np.int64), np.empty((0, 0)), wanted
         columns = [self._columns] if len(self._batches) else []
-        columns += [self._priced(new[i : i + _AT_ONCE]) for i in range(0, len(new), _AT_ONCE)]
+        columns += [self._priced(new[i : i + AT_ONCE]) for i in range(0, len(new), AT_ONCE)]
         every = np.concatenate([self._batches, new])
         order = np.argsort(every)
         self._batches, self._columns = every[order], np.concatenate(columns, axis=1)[:, order]
