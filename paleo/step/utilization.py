@@ -70,7 +70,7 @@ def tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None = keep_shape)
 
 
 def _tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> Any:
-    sources = word_lookups(typical(net.few, "fp32", adapt))
+    sources = word_lookups(typical(net, "fp32", adapt))
     counts = [product(source.output[1:]) for _, source in sources]
     return functools.reduce(maximum, counts) if counts else None
 
