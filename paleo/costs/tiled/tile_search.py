@@ -7,10 +7,8 @@ tried where they may be.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from paleo.core.quantity import Array, Quantity, is_array, largest, maximum, minimum, np, smallest
 from paleo.costs.tiled.machine import RESIDENT
@@ -21,10 +19,6 @@ from paleo.costs.tiled.tiles import Found, Products, Split, ceiling, fourth, fou
 _AT_ONCE, _MANY = 32768, 1024
 #: More than sums of seconds are rounded by.
 _MARGIN = 1 - 1e-9
-
-
-#: What finds the quickest of products of a shape, without their tiles.
-_Find: TypeAlias = Callable[[Products, tuple[int, ...]], Found]
 
 
 def quickest(products: Products, splits: tuple[int, ...]) -> Found:
@@ -67,11 +61,7 @@ def _alike(products: Products, shape: tuple[int, ...]) -> Array | None:
     How many tiles there are along M follows from how many there would be of a divisor of their
     rows, where M is no smaller than the largest. None where more than M varies, or few are alike.
     """
-    fixed = (
-        products.n, products.k, products.times, products.rate, products.load_rate,
-        products.filling, products.powered, products.least_tile,
-    )  # fmt: skip
-    if not is_array(products.m) or any(map(is_array, fixed)):
+    if not _rows_alone(products):
         return None
     sides = [rows for rows, _ in products.unit.tiles]
     rows, most = math.gcd(*sides), max(sides)
@@ -82,26 +72,14 @@ def _alike(products: Products, shape: tuple[int, ...]) -> Array | None:
     return number.astype(np.int64) if (number == np.floor(number)).all() else None
 
 
-def _of_both(products: Products, chosen: Array, one: _Find, other: _Find) -> Found:
-    """Return what `one` finds of the chosen products, and `other` of those that are not."""
-    each: list[tuple[Array | slice, Found]] = []
-    for which, find in ((chosen, one), (~chosen, other)):
-        places = np.flatnonzero(which)
-        if len(places) == which.size:
-            return find(products, which.shape)
-        if len(places):
-            run = _run(places)
-            each.append((run, find(_at(products, run, which.shape), places.shape)))
-    whole: list[Any] = []
-    for values in zip(*(found[:3] for _, found in each), strict=True):
-        if not any(map(is_array, values)) and len({*values}) == 1:
-            whole.append(values[0])
-            continue
-        whole.append(np.empty(chosen.size))
-        for (run, _), value in zip(each, values, strict=True):
-            whole[-1][run] = value
-        whole[-1] = whole[-1].reshape(chosen.shape)
-    return Found(*whole)
+def _rows_alone(products: Products) -> bool:
+    """Tell whether of what tiles are ranked by M varies, and nothing but what goes with it."""
+    others = (
+        products.n, products.times, products.rate, products.load_rate, products.filling,
+        products.powered, products.least_tile,
+        *([products.k] if products.unit.is_matrix else []),
+    )  # fmt: skip
+    return is_array(products.m) and not any(map(is_array, others))
 
 
 def _of_one_split(products: Products, shape: tuple[int, ...], parts: int) -> Found:
@@ -109,18 +87,23 @@ def _of_one_split(products: Products, shape: tuple[int, ...], parts: int) -> Fou
 
     For large M, where one tile is quickest for certain, no other is tried.
     """
-    fixed = (
-        products.n, products.times, products.rate, products.load_rate, products.filling,
-        products.powered, products.vectors, products.least_tile,
-        *([products.k] if products.unit.is_matrix else []),
-    )  # fmt: skip
-    of_any = functools.partial(_quickest_of_arrays, splits=(parts,))
-    if any(map(is_array, fixed)) or products.vectors or products.least_tile:
-        return of_any(products, shape)
+    is_plain = _rows_alone(products) and not is_array(products.vectors)
+    if not is_plain or products.vectors or products.least_tile:
+        return _quickest_of_arrays(products, shape, (parts,))
     (rows, columns), least = _settled(products, parts)
-    size = float(rows), float(columns), float(parts)
     is_large = np.broadcast_to(products.m, shape) >= least
-    return _of_both(products, is_large, lambda large, _: Found(*large.by(*size)[:3]), of_any)
+    if not is_large.any():
+        return _quickest_of_arrays(products, shape, (parts,))
+    size = float(rows), float(columns), float(parts)
+    if is_large.all():
+        return Found(*products.by(*size)[:3])
+    found = np.empty((2, is_large.size))
+    large, small = (_run(np.flatnonzero(which)) for which in (is_large, ~is_large))
+    few = _at(products, small, shape)
+    found[:, large] = _at(products, large, shape).by(*size)[:2]
+    found[:, small] = _quickest_of_arrays(few, np.shape(few.m), (parts,))[:2]
+    total, busy = found.reshape(2, *shape)
+    return Found(total, busy, products.split(size[2]).again)
 
 
 def _at(products: Products, places: Array | slice, shape: tuple[int, ...]) -> Products:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import paleo
 from paleo.step.plan import Plan
 from paleo.studies.sweeps.axes import axis_of
+from paleo.studies.sweeps.evaluate import evaluated
 from paleo.studies.sweeps.grid import BLOCK, DATA, grid_of
-from paleo.studies.sweeps.priced import Priced
+from paleo.studies.sweeps.priced import AT_ONCE, Priced
 from paleo.studies.sweeps.result import Sweep
 
 BATCHES, WORKERS = [1, 17, 100], [1, 3]
@@ -142,6 +143,23 @@ def test_a_message_is_priced_once_whatever_batches_are(monkeypatch: pytest.Monke
         assert sum(part.size for part in found.parts()) == len(batches) * 4096
         counts.append(len(asked))
     assert counts[0] == counts[1] > 0
+
+
+def test_batches_of_later_parts_are_priced_with_those_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    priced: list[int] = []
+    price = Priced._priced
+
+    def counted(self: Priced, batches: Any) -> Any:
+        priced.append(len(batches))
+        return price(self, batches)
+
+    monkeypatch.setattr(Priced, "_priced", counted)
+    axes = {"batch_size": range(1, 10_001), "workers": [1, 2]}
+    found = evaluated(grid_of("lenet5", axes, {"device": "K80"}), points=1)
+    assert len([*found]) > 1
+    assert priced == [AT_ONCE, 10_000 - AT_ONCE]
 
 
 def test_a_net_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
