@@ -26,20 +26,57 @@ from paleo.step.plan_keys import EXCHANGED, HOW, MESH, TRAINED, UPDATED
 from paleo.step.scenario import Scenario
 
 
-@dataclass(frozen=True)
 class Recommendation:
-    """What is worth it under data parallelism, and what fits.
+    """What is worth it under data parallelism, and what fits: found when somebody asks for it.
 
-    `knee` has for each scheme how many workers are worth it, `balance` from how many on
-    communication takes at least as long as computation; None if no count up to
-    `paleo.studies.knee.LIMIT` does. `largest_batch` is the largest batch that the memory of one
-    device holds in training with plain gradient descent: None if its capacity is not known, or
-    layers are split.
+    Of other kinds of parallelism there is nothing to say.
     """
 
-    knee: Mapping[str, int | None] = field(default_factory=dict)
-    balance: Mapping[str, int | None] = field(default_factory=dict)
-    largest_batch: int | None = None
+    @functools.cached_property
+    def knee(self) -> Mapping[str, int | None]:
+        """How many workers are worth it by each scheme.
+
+        None if no count up to `paleo.studies.knee.LIMIT` is better than all before.
+        """
+        return {}
+
+    @functools.cached_property
+    def balance(self) -> Mapping[str, int | None]:
+        """From how many workers on communication takes at least as long as computation.
+
+        None if there are none up to `paleo.studies.knee.LIMIT`.
+        """
+        return {}
+
+    @functools.cached_property
+    def largest_batch(self) -> int | None:
+        """The largest batch that one device trains with plain gradient descent.
+
+        None if its memory is not known, or layers are split.
+        """
+        return None
+
+
+class _OfScheme(Recommendation):
+    """What of a recommendation is said of one scheme."""
+
+    def __init__(self, whole: Recommendation, scheme: str) -> None:
+        self._whole, self._scheme = whole, scheme
+
+    @functools.cached_property
+    def knee(self) -> Mapping[str, int | None]:
+        return self._of(self._whole.knee)
+
+    @functools.cached_property
+    def balance(self) -> Mapping[str, int | None]:
+        return self._of(self._whole.balance)
+
+    @functools.cached_property
+    def largest_batch(self) -> int | None:
+        return self._whole.largest_batch
+
+    def _of(self, counts: Mapping[str, int | None]) -> Mapping[str, int | None]:
+        return {name: count for name, count in counts.items() if name == self._scheme}
 
 
 class Predicted:
@@ -113,8 +150,8 @@ class Run(Predicted, Result):
     `not_counted` names the operations that the cost model leaves out; `notes` say what a
     reader of the rows should know; `step` is the sum of the rows under hybrid parallelism.
 
-    `find_worth` finds what `worth` is, when somebody asks: not every run is asked. `data` gives the
-    steps again where they are of data parallelism.
+    `worth` says how many workers, and which batch, are worth it. `data` gives the steps again where
+    they are of data parallelism.
     """
 
     scenario: Scenario
@@ -123,9 +160,7 @@ class Run(Predicted, Result):
     not_counted: tuple[str, ...]
     notes: tuple[str, ...]
     step: WholeStep | None = None
-    find_worth: Callable[[], Recommendation] = field(
-        default=Recommendation, compare=False, repr=False
-    )
+    worth: Recommendation = field(default_factory=Recommendation, compare=False, repr=False)
     data: DataParallel | None = field(default=None, compare=False, repr=False)
     #: What gives the whole training by steps like one, where somebody said how long it is.
     train: Callable[[WholeStep], WholeTraining] | None = field(
@@ -142,11 +177,6 @@ class Run(Predicted, Result):
     def band(self) -> Band | None:
         """How far the truth may be from the times of computation; None where it is not known."""
         return self.plan.band
-
-    @functools.cached_property
-    def worth(self) -> Recommendation:
-        """How many workers, and which batch, are worth it."""
-        return self.find_worth()
 
     def footprint(self, row: Step) -> Footprint | None:
         """Return the memory of one worker in training, None where it is not known.
@@ -186,18 +216,11 @@ class Run(Predicted, Result):
 
     def only(self, scheme: str) -> Run:
         """Return the run as if it had been asked for with this communication scheme alone."""
-
-        def found() -> Recommendation:
-            knee, balance = self.worth.knee, self.worth.balance
-            one = {name: value for name, value in knee.items() if name == scheme}
-            other = {name: value for name, value in balance.items() if name == scheme}
-            return Recommendation(one, other, self.worth.largest_batch)
-
         rows = tuple(
             replace(row, exchanges={scheme: row.exchanges[scheme]}) if row.exchanges else row
             for row in self.rows
         )
-        return replace(self, rows=rows, find_worth=found)
+        return replace(self, rows=rows, worth=_OfScheme(self.worth, scheme))
 
     def trained(self, row: Step) -> dict[str, Any]:
         """Return the values of the whole training by the best scheme of a row, {} if none is."""

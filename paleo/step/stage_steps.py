@@ -11,7 +11,7 @@ from paleo.core.tensor import num_elements
 from paleo.net.graph import Graph
 from paleo.net.spec import NetSpec
 from paleo.step.loss import NONE
-from paleo.step.memory.footprint import Footprint, footprint, step_once
+from paleo.step.memory.footprint import Footprint, footprint, step_for, step_once
 from paleo.step.memory.stage import Sharing, StageMemory, Taken, stage_memory, stage_net, taken
 from paleo.step.memory.usage import Step
 from paleo.step.offload import OPTIMIZER, kernels_on_host
@@ -47,7 +47,9 @@ class StageSteps:
         alike = self._alike(stage)
         if alike not in self._steps:
             net, settings = self._stage_net(stage)
-            step = step_once(net, self._micro_batch, **settings)
+            # The whole net is asked for again, of other micro-batches.
+            make = step_for if net is self._net else step_once
+            step = make(net, self._micro_batch, **settings)
             by_name = {node.name: node.index for node in step.graph.nodes}
             nodes = self._graph.nodes
             there = {i for own in self._cut.nodes(stage) for i in (own, *nodes[own].parents)}
@@ -105,6 +107,9 @@ class StageSteps:
     def _stage_net(self, stage: int) -> tuple[NetSpec, dict[str, Any]]:
         """Return the net of a stage, and the settings of its memory."""
         nodes = self._cut.nodes(stage)
+        whole = self._graph.net_of(self._net, nodes)
+        if whole is self._net and len(nodes) == len(self._graph.nodes):
+            return whole, self._settings
         recompute = self._settings["recompute"].within(self._graph, set(nodes))
-        net = stage_net(self._graph.net_of(self._net, nodes), self._graph, nodes)
+        net = stage_net(whole, self._graph, nodes)
         return net, self._settings | {"recompute": recompute}

@@ -157,17 +157,6 @@ class _Case:
         """What one worker computes, which is kept."""
         return self._data.computations
 
-    @functools.cached_property
-    def _largest_batch(self) -> int | None:
-        plan = self.scenario.plan
-        capacity = plan.device.memory_capacity
-        if capacity is None:
-            return None
-        try:
-            return largest_batch(self.scenario.net, capacity, **plan.in_memory)
-        except PaleoError:  # a net that only the conventions of this cost model can take
-            return None
-
     def run(self, kind: Parallelism, scaling: str | None = None) -> Run:
         """Return the run under a kind of parallelism."""
         scenario, plan = self.scenario, self.scenario.plan
@@ -178,7 +167,7 @@ class _Case:
             batches = {divided(one, count, scaling)[0] for count in workers}
             if scaling == "strong":
                 on_curve = own_batches(one)
-                if kind.scales and len(on_curve) <= _FEW_BATCHES:  # `worth` will ask for them
+                if kind.scales and len(on_curve) <= _FEW_BATCHES:  # curves will ask for them
                     batches.update(on_curve)
             self._prepare(batches)
         computations = self.computed
@@ -204,9 +193,9 @@ class _Case:
             not_counted=left_out,
             notes=tuple(notes),
             step=found.whole,
-            find_worth=Recommendation
+            worth=Recommendation()
             if kind.shares_net
-            else functools.partial(self.worth, scaling if kind.scales else None),
+            else _Worth(self, scaling if kind.scales else None),
             data=self._data if kind.scales else None,
         )
 
@@ -223,19 +212,50 @@ class _Case:
         layers = {spec.layer for spec in self.scenario.net.few.layers}
         return len(layers) * batches >= _WORTH_ARRAYS
 
-    def worth(self, scaling: str | None) -> Recommendation:
-        """Return what is worth it; without scaling, only what fits."""
-        curves: dict[str, Curve] = {}
+    @functools.cached_property
+    def largest_batch(self) -> int | None:
+        """The largest batch that a worker trains, None where that is not known."""
+        plan = self.scenario.plan
+        capacity = plan.device.memory_capacity
+        if capacity is None:
+            return None
+        try:
+            return largest_batch(self.scenario.net, capacity, **plan.in_memory)
+        except PaleoError:  # a net that only the conventions of this cost model can take
+            return None
+
+    def curves(self, scaling: str | None) -> dict[str, Curve]:
+        """Return the curve of each scheme; without scaling there is none."""
+        if scaling is None:
+            return {}
         if scaling == "strong":
             self._prepare(own_batches(self._at_once(scaling)))
-        if scaling is not None:
-            for scheme in self.scenario.plan.exchange_schemes:
-                curves[scheme] = curve(self._data, self.batch_size, scaling, scheme)
-        return Recommendation(
-            {scheme: knee(found) for scheme, found in curves.items()},
-            {scheme: balance(found) for scheme, found in curves.items()},
-            None if scaling is None and self.scenario.net.splits else self._largest_batch,
-        )
+        schemes = self.scenario.plan.exchange_schemes
+        return {name: curve(self._data, self.batch_size, scaling, name) for name in schemes}
+
+
+class _Worth(Recommendation):
+    """What is worth it of a case; without scaling, only what fits."""
+
+    def __init__(self, case: _Case, scaling: str | None) -> None:
+        self._case, self._scaling = case, scaling
+
+    @functools.cached_property
+    def _curves(self) -> dict[str, Curve]:
+        return self._case.curves(self._scaling)
+
+    @functools.cached_property
+    def knee(self) -> dict[str, int | None]:
+        return {scheme: knee(found) for scheme, found in self._curves.items()}
+
+    @functools.cached_property
+    def balance(self) -> dict[str, int | None]:
+        return {scheme: balance(found) for scheme, found in self._curves.items()}
+
+    @functools.cached_property
+    def largest_batch(self) -> int | None:
+        is_split = self._scaling is None and self._case.scenario.net.splits
+        return None if is_split else self._case.largest_batch
 
 
 def _notes_on_links(plan: Plan, workers: Sequence[int]) -> list[str]:
