@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import ceil_div, some
+from paleo.core.quantity import Quantity, ceil_div, has_arrays, np, some
 from paleo.step.parallelism import DataParallel, Worker, divided
 
 #: Workers are counted up to here: a power of 2, so that a binary tree of them is complete.
@@ -55,9 +55,10 @@ class Curve(NamedTuple):
         """The worker count from which each computes a single sample, None in weak scaling."""
         return self.batch_size if self.scaling == "strong" else None
 
-    def doubled(self, limit: int) -> list[int]:
-        """Return the worker counts up to a limit that are looked at where it is not steady."""
-        return [2**power for power in range(limit.bit_length())]
+
+def doubled(limit: int) -> list[int]:
+    """Return the worker counts up to a limit that are looked at where a curve is not steady."""
+    return [2**power for power in range(limit.bit_length())]
 
 
 def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Curve:
@@ -66,21 +67,38 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
     if scaling == "strong":
         batch_size = ceil_div(batch_size, plan.accumulate)
 
-    def worker(workers: int) -> Worker:
+    # Tiers have a step where they are full, and what overlaps hides more of it in some places.
+    steady = (
+        not (plan.overlaps or plan.cluster or some(plan.deviation > 0))
+        and COLLECTIVES[scheme].is_of_2017
+    )
+    most = min(LIMIT, plan.topology.size)
+
+    def worker(workers: Quantity) -> Worker:
         own, _ = divided(batch_size, workers, scaling)
         return data.worker(workers, own)
 
+    @functools.cache
+    def at_doubled() -> dict[int, float]:
+        counts = doubled(most)
+        added = np.broadcast_to(worker(np.array(counts)).added(scheme), len(counts))
+        return dict(zip(counts, added.tolist(), strict=True))
+
+    # A search asks for both ends of ranges, and so for many a number several times.
+    @functools.cache
+    def communicate(workers: int) -> float:
+        if not steady and has_arrays():  # all that will be asked for, sooner than one by one
+            return at_doubled()[workers]
+        return float(worker(workers).added(scheme))
+
     return Curve(
-        # A search asks for both ends of ranges, and so for many a number several times.
         compute=functools.cache(lambda own: float(data.computing(own))),
-        communicate=functools.cache(lambda workers: worker(workers).added(scheme)),
+        communicate=communicate,
         batch_size=batch_size,
         scaling=scaling,
         grows=plan.cost_model.grows,
-        # Tiers have a step where they are full, and what overlaps hides more of it in some places.
-        steady=not (plan.overlaps or plan.cluster or some(plan.deviation > 0))
-        and COLLECTIVES[scheme].is_of_2017,
-        most=min(LIMIT, plan.topology.size),
+        steady=steady,
+        most=most,
         slowest=lambda workers: float(worker(workers).slowest),
     )
 
@@ -140,7 +158,7 @@ def knee(curve: Curve, limit: int = LIMIT) -> int | None:
 
 def _of_doubled(curve: Curve, last: int) -> int | None:
     """Return the knee among powers of 2; None if the last of them is the best in weak scaling."""
-    counts = curve.doubled(last)
+    counts = doubled(last)
 
     def worth(count: int) -> float:
         seconds = curve.computing(count) + curve.communicate(count)
@@ -182,7 +200,7 @@ def balance(curve: Curve, limit: int = LIMIT) -> int | None:
 
     limit = min(limit, curve.most)
     if not curve.steady:
-        return next(filter(catches_up, curve.doubled(limit)), None)
+        return next(filter(catches_up, doubled(limit)), None)
     for counts in _stretches(curve, limit):
         found = bisect_left(counts, True, key=catches_up)
         if found < len(counts):

@@ -200,12 +200,12 @@ class Worker:
         how = (plan.device, self.workers, factor * self.slowest, carried)
         return exchanged(plan.exchange, self.made, seconds, *how)
 
-    def added(self, scheme: str) -> float:
+    def added(self, scheme: str) -> Quantity:
         """Return the seconds that the exchange adds to a step, with what packs and unpacks."""
         seconds = self.exchange(scheme).seconds
         if self.handling:
             seconds = seconds + self.slowest * total(time.total for time in self.handling)
-        return float(seconds)
+        return seconds
 
     def _sending(self, num_bytes: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which gradients of so many bytes are exchanged, once packed."""
