@@ -369,13 +369,19 @@ def main() -> int:
     options = parser.parse_args()
     parts: list[Callable[[], bool]] = []
     nets = SOME if options.check else paleo.net_names()
-    # A bound that is missed is looked at again: the machine may have done something else.
+    # A bound that is missed is looked at again, and of each answer the quickest counts: what else
+    # the machine does can only make it slower.
     looks = LOOKS if options.check else 1
     every = not (options.answers or options.load or options.memory)
     if options.answers or every:
+        quickest: dict[str, dict[str, float]] = {}
 
         def answered() -> bool:
-            return print_answers(answers(nets))
+            for change, cases in answers(nets).items():
+                known = quickest.setdefault(change, {})
+                for case, seconds in cases.items():
+                    known[case] = min(seconds, known.get(case, seconds))
+            return print_answers(quickest)
 
         parts.append(lambda: any(answered() for _ in range(looks)))
     if options.load or every:

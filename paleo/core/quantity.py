@@ -67,16 +67,16 @@ def identity(value: Any) -> Any:
 
 def maximum(a: Quantity, b: Quantity) -> Quantity:
     """Return the larger of `a` and `b`, element by element."""
-    if is_array(a) or is_array(b):
-        return cast(Quantity, np.maximum(a, b))
-    return max(a, b)
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):  # most are
+        return max(a, b)
+    return cast(Quantity, np.maximum(a, b))
 
 
 def minimum(a: Quantity, b: Quantity) -> Quantity:
     """Return the smaller of `a` and `b`, element by element."""
-    if is_array(a) or is_array(b):
-        return cast(Quantity, np.minimum(a, b))
-    return min(a, b)
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):  # most are
+        return min(a, b)
+    return cast(Quantity, np.minimum(a, b))
 
 
 def ceil_div(a: _Q, b: Any) -> _Q:
@@ -143,9 +143,7 @@ def product(factors: Iterable[_Q]) -> _Q | int:
 
 def root(x: Quantity) -> Quantity:
     """Return the square root, rounded the same for numbers and arrays."""
-    if is_array(x):
-        return cast(Quantity, np.sqrt(x))
-    return math.sqrt(x)
+    return math.sqrt(x) if isinstance(x, _NUMBERS) else cast(Quantity, np.sqrt(x))
 
 
 def total(terms: Iterable[Quantity]) -> Quantity:
@@ -161,12 +159,12 @@ def total(terms: Iterable[Quantity]) -> Quantity:
 
 def largest(value: Quantity) -> Quantity:
     """Return the largest element, as a Python number."""
-    return cast(Any, value).max().item() if is_array(value) else value
+    return value if isinstance(value, _NUMBERS) else cast(Any, value).max().item()
 
 
 def smallest(value: Quantity) -> Quantity:
     """Return the smallest element, as a Python number."""
-    return cast(Any, value).min().item() if is_array(value) else value
+    return value if isinstance(value, _NUMBERS) else cast(Any, value).min().item()
 
 
 def whole_array(value: Any, most: int) -> Array | None:

@@ -92,6 +92,28 @@ def model_flops(graph: Graph, cost_model: CostModel, counts: Sequence[int] | Non
     )
 
 
+def flops_of(
+    net: NetSpec,
+    dtype: str,
+    adapt: Callable[[Layer], Layer] | None,
+    cost_model: CostModel,
+) -> Any:
+    """Return `model_flops` of a net over its typical batch, found once as long as it is there.
+
+    `adapt` is that of `build`.
+    """
+    return cached_for_net(_flops_of, net, dtype, adapt, cost_model)
+
+
+def _flops_of(
+    net: NetSpec,
+    dtype: str,
+    adapt: Callable[[Layer], Layer] | None,
+    cost_model: CostModel,
+) -> Any:
+    return model_flops(typical(net, dtype, adapt), cost_model)
+
+
 def recomputed_flops(
     graph: Graph, recompute: Recompute, counts: Sequence[int] | None = None
 ) -> int:

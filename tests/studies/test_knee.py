@@ -269,6 +269,33 @@ def test_batches_computed_at_once_are_those_computed_one_by_one() -> None:
         assert at_once.step(batch, 3) == singly.step(batch, 3)
 
 
+@pytest.mark.parametrize("scaling", ["weak", "strong"])
+@pytest.mark.parametrize(
+    "how", [{}, {"cluster": "dgx_a100"}, {"compress": "onebit"}, {"jitter": 0.1}]
+)
+def test_exchanges_of_doubled_counts_at_once_are_those_one_by_one(
+    scaling: str, how: dict[str, Any]
+) -> None:
+    device = {} if "cluster" in how else {"device": "A100_SXM_80GB"}
+    (run,) = paleo.simulate("vgg16", batch_size=256, scaling=scaling, **device, **how).runs
+    assert run.data
+    for scheme in run.plan.exchange_schemes:
+        found = curve(run.data, 256, scaling, scheme)
+        assert not found.steady
+        for count in (1, 2, 8, 64, 4096):
+            if count <= found.most:
+                worker = run.data.worker(count, found.own(count))
+                assert found.communicate(count) == float(worker.added(scheme))
+
+
+def test_curves_are_found_only_for_who_asks_for_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    (run,) = paleo.simulate("alex_v2", scaling="strong").runs
+    monkeypatch.setattr(importlib.import_module("paleo.studies.simulate"), "curve", None)
+    assert run.worth.largest_batch == run.only(run.best_scheme).worth.largest_batch
+    with pytest.raises(TypeError):
+        run.only(run.best_scheme).worth.knee  # noqa: B018 (found when it is asked for)
+
+
 # In `paleo simulate`
 
 

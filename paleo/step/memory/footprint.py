@@ -35,8 +35,8 @@ from paleo.step.optimizers import OPTIMIZERS, Optimizer, find_optimizer
 from paleo.step.passes import keep_shape
 from paleo.step.recompute import NOTHING, Recompute, find_recompute
 
-#: The schedules of so many nets are kept.
-_KEPT = 8
+#: The schedules of so many nets are kept, each of 2 MB at most.
+_KEPT = 32
 
 
 #: What PyTorch's allocator gave out at the peak over what is predicted, in training: docs/memory.md

@@ -20,7 +20,7 @@ from paleo.step.passes import PassTime, Recomputed, not_counted
 from paleo.step.pieces import Piece
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
-from paleo.step.utilization import Sample, model_flops, recomputed_flops, tokens_of
+from paleo.step.utilization import Sample, flops_of, model_flops, recomputed_flops, tokens_of
 
 if TYPE_CHECKING:  # most commands are about a net whose layers are looked at one by one
     from paleo.step.shortened import Shortened
@@ -179,13 +179,15 @@ class Computations:
 def sample_of(net: NetSpec, plan: Plan, short: Shortened | None = None) -> Sample:
     """Return what one sample of a net has and takes; with a `short` net, of that where it can."""
     few = short.net if short and not plan.recompute.blocks else net
-    graph = typical(plan.computable(plan.trained(few)), plan.dtype, plan.adapt)
-    counts = None
+    known = plan.computable(plan.trained(few))
+    graph = typical(known, plan.dtype, plan.adapt)
     if short and few is not net:
         counts = short.counts(graph)
         if counts is None:
             return sample_of(net, plan)
-    flops = model_flops(graph, plan.cost_model, counts)
+        flops = model_flops(graph, plan.cost_model, counts)
+    else:
+        counts, flops = None, flops_of(known, plan.dtype, plan.adapt, plan.cost_model)
     again = recomputed_flops(graph, plan.recompute, counts)
     batch = int(graph.batch_size)
     computing = find_precision(plan.dtype).multiplying
