@@ -22,9 +22,12 @@ _AHEAD = 4
 
 #: How processes are that are started here. Dask looks a hundred times a second at what they do, and
 #: has the allocator of glibc give back all free memory, so that each array needs new pages: with
-#: both, a part takes twice as long.
+#: both, a part takes twice as long. How they are it looks at ten to fifty times a second.
 _PROCESSES = {
     "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.worker.memory.monitor-interval": "1s",
     "distributed.nanny.pre-spawn-environ": {
         "MALLOC_ARENA_MAX": 1,
         "MALLOC_MMAP_THRESHOLD_": GIB // 16,

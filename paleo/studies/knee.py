@@ -87,7 +87,8 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
     # A search asks for both ends of ranges, and so for many a number several times.
     @functools.cache
     def communicate(workers: int) -> float:
-        if not steady and has_arrays():  # all that will be asked for, sooner than one by one
+        # All that a search will ask for is sooner found at once than one by one.
+        if not steady and has_arrays() and workers in at_doubled():
             return at_doubled()[workers]
         return float(worker(workers).added(scheme))
 

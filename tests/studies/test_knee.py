@@ -282,7 +282,7 @@ def test_exchanges_of_doubled_counts_at_once_are_those_one_by_one(
     for scheme in run.plan.exchange_schemes:
         found = curve(run.data, 256, scaling, scheme)
         assert not found.steady
-        for count in (1, 2, 8, 64, 4096):
+        for count in (1, 2, 3, 8, 64, 4096):
             if count <= found.most:
                 worker = run.data.worker(count, found.own(count))
                 assert found.communicate(count) == float(worker.added(scheme))
