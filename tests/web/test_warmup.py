@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
 
 import pytest
 from model_configurations import DIFFERENT
@@ -108,6 +109,7 @@ def test_every_net_is_read_and_the_first_view_is_there(monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.alike
 def test_what_no_device_changes_is_found_of_every_net(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paleo.net.graph._known_of_nets", WeakKeyDictionary())
     monkeypatch.setattr(warmup, "net_names", lambda: DIFFERENT)
     for piece in pieces(Answers()):
         piece()
