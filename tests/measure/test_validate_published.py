@@ -46,6 +46,8 @@ NOTHING = (
     "megatron_a100", "megatron_seqsel", "mosaic_llmfoundry", "splitwise", "stas_mlengineering",
     "more/timm", "vidur_collectives", "vtrain", "xdai_llamacpp",
 )  # fmt: skip
+#: So many rows of a file are predicted here, spread evenly.
+_PREDICTED = 60
 
 
 def test_every_file_of_measurements_is_listed_here() -> None:
@@ -67,8 +69,8 @@ def test_rows_are_read_and_either_predicted_or_counted(name: str) -> None:
     found = cases_of(rows)
     assert len(found) + sum(each.count for each in found.unpredicted) == len(rows)
     share = len(found) / len(rows)
-    if len(found) > 2000:
-        found = found.select(np.arange(0, len(found), 20))
+    # All of them are predicted where errors are: in benchmarks/accuracy.py and meshes.py.
+    found = found.select(np.arange(0, len(found), max(1, len(found) // _PREDICTED)))
     assert (predict(found, "roofline") > 0).all()
     assert share >= SHARES.get(name, 0.0), reasons(found)
 
