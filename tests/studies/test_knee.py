@@ -276,7 +276,7 @@ def test_batches_computed_at_once_are_those_computed_one_by_one() -> None:
 def test_exchanges_of_doubled_counts_at_once_are_those_one_by_one(
     scaling: str, how: dict[str, Any]
 ) -> None:
-    device = {} if "cluster" in how else {"device": "A100_SXM_80GB"}
+    device: dict[str, Any] = {} if "cluster" in how else {"device": "A100_SXM_80GB"}
     (run,) = paleo.simulate("vgg16", batch_size=256, scaling=scaling, **device, **how).runs
     assert run.data
     for scheme in run.plan.exchange_schemes:
