@@ -32,7 +32,7 @@ from paleo.core.quantity import (
     where_positive,
 )
 from paleo.core.tensor import element_size, find_precision, num_elements
-from paleo.costs import CostModel, Target, Time, Times
+from paleo.costs import Conventions, CostModel, Target, Time, Times
 from paleo.costs.attention import check_attention
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
 from paleo.costs.error_bands import NET, TRAINING, Band, Like
@@ -310,13 +310,13 @@ def _reads_samples(graph: Graph, node: Node) -> bool:
 
 
 def needed_gradients(
-    graph: Graph, cost_model: CostModel, of_inputs: bool = False
+    graph: Graph, conventions: Conventions, of_inputs: bool = False
 ) -> list[tuple[bool, ...]]:
     """Tell for each node of which of its inputs somebody needs the gradient.
 
     With `of_inputs` that of what comes into the net is asked for as well.
     """
-    if cost_model.conventions.only_first_convolutions_skip:
+    if conventions.only_first_convolutions_skip:
         return [(not _reads_samples(graph, node),) * len(node.parents) for node in graph.nodes]
     trained: list[bool] = []
     needed: list[tuple[bool, ...]] = []
@@ -342,7 +342,7 @@ def kernels(
     `training`, the forward pass is that of inference. `of_inputs` is that of `needed_gradients`.
     """
     is_backward = not {Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT}.isdisjoint(directions)
-    needed = needed_gradients(graph, cost_model, of_inputs) if is_backward else None
+    needed = needed_gradients(graph, cost_model.conventions, of_inputs) if is_backward else None
     into: Mapping[int, int] = {}
     operations: Mapping[Pass, Sequence[tuple[Operation, ...]]]
     is_plain = fusion is Fusion.NONE or (needed and fusion is Fusion.BIAS)

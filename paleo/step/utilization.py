@@ -29,7 +29,7 @@ from typing import Any
 from paleo.core.frozen import dataclass
 from paleo.core.operations import LAYER_PASSES, PRODUCTS, Operation, Pass
 from paleo.core.quantity import Quantity, is_array, maximum, product, total
-from paleo.costs import CostModel
+from paleo.costs import Conventions
 from paleo.net.graph import Graph, cached_for_net, typical
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
@@ -75,13 +75,13 @@ def _tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> Any:
     return functools.reduce(maximum, counts) if counts else None
 
 
-def model_flops(graph: Graph, cost_model: CostModel, counts: Sequence[int] | None = None) -> Any:
+def model_flops(graph: Graph, conventions: Conventions, counts: Sequence[int] | None = None) -> Any:
     """Return the FLOPs of a model in both passes over a graph's batch, by the convention above.
 
     Which gradients somebody needs is up to the cost model's conventions. Of a short graph, `counts`
     says how often there is each node in that of the whole net.
     """
-    needed = needed_gradients(graph, cost_model)
+    needed = needed_gradients(graph, conventions)
     alike: Counter[tuple[int, tuple[bool, ...]]] = Counter()
     for node, count in zip(graph.nodes, counts or itertools.repeat(1), strict=False):
         alike[node.like, needed[node.index]] += count
@@ -96,22 +96,22 @@ def flops_of(
     net: NetSpec,
     dtype: str,
     adapt: Callable[[Layer], Layer] | None,
-    cost_model: CostModel,
+    conventions: Conventions,
 ) -> Any:
     """Return `model_flops` of a net over its typical batch, found once as long as it is there.
 
     `adapt` is that of `build`.
     """
-    return cached_for_net(_flops_of, net, dtype, adapt, cost_model)
+    return cached_for_net(_flops_of, net, dtype, adapt, conventions)
 
 
 def _flops_of(
     net: NetSpec,
     dtype: str,
     adapt: Callable[[Layer], Layer] | None,
-    cost_model: CostModel,
+    conventions: Conventions,
 ) -> Any:
-    return model_flops(typical(net, dtype, adapt), cost_model)
+    return model_flops(typical(net, dtype, adapt), conventions)
 
 
 def recomputed_flops(

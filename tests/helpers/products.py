@@ -12,7 +12,7 @@ def counts(net: paleo.NetSpec, batch_size: int = 1) -> tuple[int, int, int]:
     """Return the parameters of a net, and the FLOPs of its products, forward and backward."""
     graph = paleo.build(net, batch_size)
     flops = dict.fromkeys(LAYER_PASSES, 0)
-    needed = needed_gradients(graph, find_cost_model("roofline"))
+    needed = needed_gradients(graph, find_cost_model("roofline").conventions)
     for node, inputs in zip(graph.nodes, needed, strict=True):
         for direction in LAYER_PASSES:
             flops[direction] += sum(

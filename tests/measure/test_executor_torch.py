@@ -239,7 +239,7 @@ def test_nets_that_come_from_pytorch_go_back_to_it(name: str, executor: Any) -> 
 def test_gradients_come_back_to_the_layers_that_need_them(name: str, executor: Any) -> None:
     graph = graph_of(name)
     planned = executor._planned(graph)
-    needed = needed_gradients(graph, find_cost_model("tiled"))
+    needed = needed_gradients(graph, find_cost_model("tiled").conventions)
     for node, wanted in zip(graph.nodes, needed, strict=True):
         found = tuple(planned[k].value.tensor.requires_grad for k in node.parents)
         assert found == wanted, node.name

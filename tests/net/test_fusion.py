@@ -62,7 +62,7 @@ def forward(graph: paleo.Graph, training: bool = True) -> dict[str, tuple[Operat
 
 
 def backward(graph: paleo.Graph) -> dict[str, dict[str, tuple[Operation, ...]]]:
-    found = fused_backward(graph, needed_gradients(graph, ROOFLINE)).operations
+    found = fused_backward(graph, needed_gradients(graph, ROOFLINE.conventions)).operations
     return {
         direction.value: {node.name: found[direction][node.index] for node in graph.nodes}
         for direction in BACKWARD

@@ -28,7 +28,7 @@ def graph(net: Any) -> paleo.Graph:
 
 
 def needed(graph: paleo.Graph, cost_model: str = "roofline") -> dict[str, tuple[bool, ...]]:
-    found = needed_gradients(graph, find_cost_model(cost_model))
+    found = needed_gradients(graph, find_cost_model(cost_model).conventions)
     return {node.name: each for node, each in zip(graph.nodes, found, strict=True)}
 
 

@@ -259,7 +259,7 @@ def _timed(entry: Mapping[str, str], device: Device, seconds: float, joined: boo
 def _graph(net: str, batch: str, dtype: str) -> tuple[Graph, Sequence[tuple[bool, ...]]]:
     find_precision(dtype)
     graph = build(load(net), int(batch), dtype, keep_shape)
-    return graph, needed_gradients(graph, find_cost_model("tiled"))
+    return graph, needed_gradients(graph, find_cost_model("tiled").conventions)
 
 
 _KINDS = (

@@ -357,7 +357,7 @@ def _planned(case: NetGraphs, setting: Setting, passes: Sequence[str]) -> _Plan:
     return _Plan(
         case,
         _predicted(case, setting, passes),
-        needed_gradients(case.real, find_cost_model(DEFAULT_COST_MODEL)),
+        needed_gradients(case.real, find_cost_model(DEFAULT_COST_MODEL).conventions),
         [float(layer.seconds) for layer in back.layers],
     )
 

@@ -185,9 +185,9 @@ def sample_of(net: NetSpec, plan: Plan, short: Shortened | None = None) -> Sampl
         counts = short.counts(graph)
         if counts is None:
             return sample_of(net, plan)
-        flops = model_flops(graph, plan.cost_model, counts)
+        flops = model_flops(graph, plan.cost_model.conventions, counts)
     else:
-        counts, flops = None, flops_of(known, plan.dtype, plan.adapt, plan.cost_model)
+        counts, flops = None, flops_of(known, plan.dtype, plan.adapt, plan.cost_model.conventions)
     again = recomputed_flops(graph, plan.recompute, counts)
     batch = int(graph.batch_size)
     computing = find_precision(plan.dtype).multiplying

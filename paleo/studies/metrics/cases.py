@@ -182,7 +182,7 @@ def _best_scheme(run: Run, row: Step) -> str:
 
 def _flops(graph: Graph, cost_model: CostModel, directions: tuple[Pass, ...]) -> int:
     """Return the FLOPs of these passes, without gradients that nobody needs."""
-    needed = needed_gradients(graph, cost_model)
+    needed = needed_gradients(graph, cost_model.conventions)
     return sum(
         int(total_work(graph.operations(node, direction, needed[i])).flops)
         for i, node in enumerate(graph.nodes)

@@ -37,7 +37,7 @@ def test_a_filter_that_is_a_parent_is_counted_where_it_is_held(trainable: bool) 
     *_, held, conv = graph.nodes
     assert (held.num_params, conv.num_params) == (W * trainable, 8)
     assert graph.num_params == 12 + W * trainable + 8
-    needed = needed_gradients(graph, paleo.find_cost_model("roofline"))
+    needed = needed_gradients(graph, paleo.find_cost_model("roofline").conventions)
     assert needed[conv.index] == (True, trainable)
     done = [graph.operations(conv, each, needed[conv.index]) for each in LAYER_PASSES]
     flops = [[int(each.flops) for each in operations] for operations in done]

@@ -102,9 +102,9 @@ def test_a_gate_runs_in_the_kernel_of_the_product_before_it(net: Any) -> None:
     # The product of 2 x 4 and 4 x 8 is written, for the backward pass needs it, and the gate read.
     assert kernel.reads == (4 * 8, 4 * 32, 4 * 16)
     assert kernel.writes == (4 * 16, 4 * 16)
-    backward = fused_backward(graph, needed_gradients(graph, COST_MODELS["tiled"])).operations[
-        Pass.INPUT_GRADIENT
-    ]
+    backward = fused_backward(
+        graph, needed_gradients(graph, COST_MODELS["tiled"].conventions)
+    ).operations[Pass.INPUT_GRADIENT]
     (kernel,) = backward[4]
     assert [part.kind for part in getattr(kernel, "parts", ())] == [Kind.MATMUL, Kind.ELEMENTWISE]
 
