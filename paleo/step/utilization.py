@@ -92,25 +92,13 @@ def model_flops(graph: Graph, conventions: Conventions, counts: Sequence[int] | 
     )
 
 
-def flops_of(
+def typical_flops(
     net: NetSpec,
     dtype: str,
     adapt: Callable[[Layer], Layer] | None,
     conventions: Conventions,
 ) -> Any:
-    """Return `model_flops` of a net over its typical batch, found once as long as it is there.
-
-    `adapt` is that of `build`.
-    """
-    return cached_for_net(_flops_of, net, dtype, adapt, conventions)
-
-
-def _flops_of(
-    net: NetSpec,
-    dtype: str,
-    adapt: Callable[[Layer], Layer] | None,
-    conventions: Conventions,
-) -> Any:
+    """Return `model_flops` of a net over its typical batch; `adapt` is that of `build`."""
     return model_flops(typical(net, dtype, adapt), conventions)
 
 

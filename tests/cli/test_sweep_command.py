@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import resource
 import signal
 import socket
@@ -20,6 +21,7 @@ import pytest
 
 import paleo
 from paleo.cli import cli
+from paleo.cli.sweep_dask import _PROCESSES
 
 GRID = """
 net = "lenet5"
@@ -263,6 +265,22 @@ def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path) -> None:
     assert "parts are kept, and the same command goes on" in line
     assert sweep(*arguments).exit_code == 0
     assert len(list(folder.glob("part-*.csv"))) == POINTS // 2
+
+
+def test_dask_knows_the_settings_of_processes_and_the_docs_show_them() -> None:
+    config = pytest.importorskip("dask.config", reason="needs Dask")
+    pytest.importorskip("distributed", reason="needs Dask")
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML")
+    page = Path(__file__).parents[2] / "docs" / "sweeps.md"
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    shown = yaml.safe_load(text)
+    for key, value in _PROCESSES.items():
+        assert config.get(key, default=None) is not None, key  # else it would do nothing
+        own = config.get(key, config=shown)
+        if isinstance(value, dict):
+            assert own.items() <= value.items()
+        else:
+            assert own == value
 
 
 def test_no_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,8 @@ NOTHING = (
     "megatron_a100", "megatron_seqsel", "mosaic_llmfoundry", "splitwise", "stas_mlengineering",
     "more/timm", "vidur_collectives", "vtrain", "xdai_llamacpp",
 )  # fmt: skip
-#: So many rows of a file are predicted here, spread evenly.
+#: About so many rows of a file are predicted here, spread evenly: all of them are where errors are
+#: printed, by benchmarks/accuracy.py and meshes.py.
 _PREDICTED = 60
 
 
@@ -69,7 +70,6 @@ def test_rows_are_read_and_either_predicted_or_counted(name: str) -> None:
     found = cases_of(rows)
     assert len(found) + sum(each.count for each in found.unpredicted) == len(rows)
     share = len(found) / len(rows)
-    # All of them are predicted where errors are: in benchmarks/accuracy.py and meshes.py.
     found = found.select(np.arange(0, len(found), max(1, len(found) // _PREDICTED)))
     assert (predict(found, "roofline") > 0).all()
     assert share >= SHARES.get(name, 0.0), reasons(found)

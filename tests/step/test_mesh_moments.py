@@ -20,7 +20,7 @@ from paleo.net.layers.exchanges import AllGather
 from paleo.net.layers.pointwise import Elementwise
 from paleo.net.layers.reshape import Input, Parameter
 from paleo.net.spec import LayerSpec, NetSpec
-from paleo.step.memory.footprint import step_for
+from paleo.step.memory.footprint import _schedule, step_for
 from paleo.step.memory.moments import Gathering, Moment, gathered_moments, moments
 from paleo.step.memory.stage import PARTS, Sharing, StageMemory, stage_memory, taken
 from paleo.step.memory.usage import Step
@@ -239,3 +239,22 @@ def test_parts_add_up_to_the_total_that_is_shown(which: str, data: st.DataObject
         assert sum(parts) == stage["total_bytes"]
         assert stage["activations_bytes"] <= one.kept
     assert found.to_dict()["memory_bytes"] == max(int(one.total) for one in found.stages)
+
+
+def test_a_mesh_of_one_stage_follows_its_net_once_for_all_micro_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def memory(micro_batch: int) -> list[Any]:
+        (found,) = mesh_memory(
+            "squeezenet", workers=4, zero=1, micro_batch=micro_batch, global_batch=32
+        )
+        return [stage.total for stage in found.stages]
+
+    _schedule.cache_clear()
+    apart = []
+    for micro_batch in (1, 2, 8):
+        apart.append(memory(micro_batch))
+        _schedule.cache_clear()
+    memory(4)
+    monkeypatch.setattr("paleo.step.memory.liveness._Scheduling", None)
+    assert [memory(2), memory(8)] == apart[1:]

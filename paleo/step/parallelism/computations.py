@@ -11,7 +11,7 @@ from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, at, ceil_div, joined, np, total
 from paleo.core.tensor import find_precision
 from paleo.costs import Time
-from paleo.net.graph import typical
+from paleo.net.graph import cached_for_net, typical
 from paleo.net.spec import NetSpec
 from paleo.step.loader import LoaderSettings
 from paleo.step.mesh_settings import MeshSettings
@@ -20,7 +20,7 @@ from paleo.step.passes import PassTime, Recomputed, not_counted
 from paleo.step.pieces import Piece
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
-from paleo.step.utilization import Sample, flops_of, model_flops, recomputed_flops, tokens_of
+from paleo.step.utilization import Sample, model_flops, recomputed_flops, tokens_of, typical_flops
 
 if TYPE_CHECKING:  # most commands are about a net whose layers are looked at one by one
     from paleo.step.shortened import Shortened
@@ -187,7 +187,8 @@ def sample_of(net: NetSpec, plan: Plan, short: Shortened | None = None) -> Sampl
             return sample_of(net, plan)
         flops = model_flops(graph, plan.cost_model.conventions, counts)
     else:
-        counts, flops = None, flops_of(known, plan.dtype, plan.adapt, plan.cost_model.conventions)
+        which = plan.dtype, plan.adapt, plan.cost_model.conventions
+        counts, flops = None, cached_for_net(typical_flops, known, *which)
     again = recomputed_flops(graph, plan.recompute, counts)
     batch = int(graph.batch_size)
     computing = find_precision(plan.dtype).multiplying
