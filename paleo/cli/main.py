@@ -49,6 +49,9 @@ COMMANDS = (
     "collectives",
 )
 
+#: Those that run a framework, whose threads are its own affair.
+MEASURING = frozenset(("profile", "fullpass", "calibrate"))
+
 
 @functools.cache
 def _imported(name: str) -> click.Command:
@@ -88,6 +91,10 @@ class _Commands(click.Group):
             return super().main(args, standalone_mode=False, **kwargs)
         gc.set_threshold(20_000, 10, 20)  # of ours there is no garbage that holds itself
         words = sys.argv[1:] if args is None else list(args)
+        if MEASURING.isdisjoint(words):
+            # No matrix is multiplied here. NumPy's BLAS would start a thread for each core, which
+            # takes almost as long as the rest of NumPy.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         for output in (sys.stdout, sys.stderr):
             # A net's names may hold what the terminal's encoding cannot show.
             if hasattr(output, "reconfigure"):

@@ -562,6 +562,21 @@ def test_the_collector_leaves_what_the_modules_of_a_command_made_and_goes_on() -
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize(
+    ("command", "before", "found"),
+    [("networks", None, "1"), ("networks", "3", "3"), ("fullpass", None, None)],
+)
+def test_numpy_starts_no_threads_but_beside_frameworks(
+    monkeypatch: pytest.MonkeyPatch, command: str, before: str | None, found: str | None
+) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    if before:
+        environment["OPENBLAS_NUM_THREADS"] = before
+    monkeypatch.setattr(os, "environ", environment)
+    call(command, "--help")
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == found
+
+
 def test_what_asks_for_a_network_takes_a_cluster_in_its_place() -> None:
     context = click.Context(cli)
     commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}

@@ -91,6 +91,15 @@ def test_serving_is_of_one_device_within_a_latency() -> None:
     assert " a batch, about " in text
 
 
+@pytest.mark.parametrize(("arguments", "time"), [(FEW, "step"), (SERVING, "latency")])
+def test_no_column_is_empty(arguments: tuple[str, ...], time: str) -> None:
+    """What has no tokens that come one by one has no columns of them."""
+    header = call(*arguments, "--format=markdown").stdout.split("\n| ---")[0].splitlines()[-1]
+    titles = [title.strip() for title in header.strip("|").split("|")]
+    assert re.sub(r" \(m?s\)", "", titles[2]) == time
+    assert not any("token" in title and "/s" not in title for title in titles)
+
+
 def test_the_front_and_formats_for_programs() -> None:
     front = as_json(*FEW)["front"]
     rows = call(*FEW, "--front", "--format=csv").stdout.splitlines()

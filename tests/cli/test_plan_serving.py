@@ -47,6 +47,7 @@ def test_the_best_deployment_comes_first_in_words() -> None:
     assert "plans considered: 4 can be, 4 fit" in text
     assert "--tp=1" not in text  # as few as hold it: not said in options
     assert "--concurrency=64 --prompt=600 --output=51" in text
+    assert "first other latency token tokens" in text  # the columns
 
 
 def test_places_are_hosts_of_eight_unless_told_otherwise() -> None:

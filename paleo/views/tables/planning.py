@@ -150,13 +150,14 @@ def planning_tables(found: Planning, *, front: bool = False) -> list[Table]:
     behind = {"time": "longer", "cost": "dearer", "energy": "more\nenergy"}
     title = behind.get(found.question.objective, "slower")
     time = "latency_s" if serves else "step_s"
+    first, others = ("first\ntoken", "other\ntokens") if best.serves_requests else ("", "")
     columns = (
         *plain(*_WHERE, *_SETTINGS),
         Column("label", "plan", for_people=True),
         Column("behind", "" if front else title, for_people=True, right=True),
         Column(time, time.removesuffix("_s"), "s", digits=digits, least_is_best=True),
-        Column("ttft_s", "first\ntoken", "s", digits=digits, least_is_best=True),
-        Column("tpot_s", "other\ntokens", "s", digits=digits, least_is_best=True),
+        Column("ttft_s", first, "s", digits=digits, least_is_best=True),
+        Column("tpot_s", others, "s", digits=digits, least_is_best=True),
         *plain("requests_per_s"),
         *plain("samples_per_s", "tokens_per_s", "samples_per_s_per_device"),
         *plain("tokens_per_s_per_device"),
