@@ -113,14 +113,23 @@ class Evaluation:
         return tuple(self._groups())
 
     def _groups(self) -> Iterator[Group]:
-        degrees = [
-            list(enumerate(self.axes[name])) for name in ("tp", "pp", "interleave", "workers")
-        ]
-        for (t, tp), (p, pp), (i, interleave), (w, workers) in itertools.product(*degrees):
-            own = self.places[t, p, :, :, :, i, :, w]  # micro-batch, recompute, zero, batch
-            mesh, zeros, blocks = self._valid(own, tp, pp, interleave, workers)
-            if mesh and zeros:
-                yield Group(mesh, interleave, zeros, blocks)
+        degrees = [list(enumerate(self.axes[name])) for name in ("tp", "pp", "workers")]
+        for (t, tp), (p, pp), (w, workers) in itertools.product(*degrees):
+            # By chunks, recomputation, ZeRO, micro-batch and batch.
+            places = self.places[t, p, ..., w].transpose(3, 1, 2, 0, 4)
+            try:
+                mesh = Mesh.of(workers, tp, self.plan.cp, self.plan.ep, pp, self.plan.order)
+                self._group(mesh.size)
+            except PaleoError as error:
+                self._note(places, error)
+                continue
+            self.dps[places] = mesh.dp
+            blocks = self._batches(places, mesh)
+            for interleave, own in zip(self.axes["interleave"], places, strict=True):
+                zeros = self._zeros(own, mesh, interleave)
+                if zeros and blocks:
+                    each = [(batches, own[where]) for batches, where in blocks]
+                    yield Group(mesh, interleave, zeros, each)
 
     def divided(self, group: Group) -> DividedNet:
         """Return what a device has of the net; raises a PaleoError if it cannot be divided so."""
@@ -178,39 +187,27 @@ class Evaluation:
             self.columns[name] = np.zeros(self.places.size, kind)
         return self.columns[name]
 
-    def _valid(
-        self, own: Array, tp: int, pp: int, interleave: int, workers: int
-    ) -> tuple[Mesh | None, dict[int, int], list[tuple[Batches, Array]]]:
-        """Return mesh, ZeROs and batches of these plans that can be; of others say why."""
-        plan = self.plan
-        try:
-            mesh = Mesh.of(workers, tp, plan.cp, plan.ep, pp, plan.order)
-            self._group(mesh.size)
-        except PaleoError as error:
-            self._note(own, error)
-            return None, {}, []
-        self.dps[own] = mesh.dp
-        blocks = self._batches(own, mesh)
-        zeros = {}
+    def _zeros(self, own: Array, mesh: Mesh, interleave: int) -> dict[int, int]:
+        """Return the ZeROs of these plans that can be, with their places; of others say why."""
+        plan, zeros = self.plan, {}
         for z, zero in enumerate(self.axes["zero"]):
             # Whether there is any matters for groups of shards alone.
             asked = zero if plan.shard_degree else plan.zero
             try:
-                check_mesh(self._checked(pp=pp, interleave=interleave, zero=asked), mesh)
+                check_mesh(self._checked(pp=mesh.pp, interleave=interleave, zero=asked), mesh)
             except PaleoError as error:
-                self._note(own[:, :, z], error)
+                self._note(own[:, z], error)
             else:
                 zeros[zero] = z
-        return mesh, zeros if blocks else {}, blocks
+        return zeros
 
-    def _batches(self, own: Array, mesh: Mesh) -> list[tuple[Batches, Array]]:
-        """Return what plans of a mesh compute at a time, and their places; of others say why."""
+    def _batches(self, places: Array, mesh: Mesh) -> list[tuple[Batches, tuple[Any, ...]]]:
+        """Return what plans of a mesh compute at a time, and where; of others say why."""
         found = self._shares(mesh.dp, 1 if all(self.axes["micro_batch"]) else mesh.pp)
         for m, g, error in found.wrong:
-            self._note(own[m, :, :, g], error)
-        places = own.transpose(1, 2, 0, 3)  # recomputation, ZeRO, micro-batch, batch
+            self._note(places[..., m, g], error)
         self.micros[places], self.batches[places] = found.sizes, found.batches
-        return [(batches, places[where]) for batches, where in found.blocks]
+        return found.blocks
 
     def _found_shares(self, dp: int, pp: int) -> _Shares:
         """Return what plans compute at a time whose data has so many shares.

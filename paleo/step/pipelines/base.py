@@ -8,6 +8,7 @@ subclass of Pipeline in a file of this folder, registered by `PIPELINES.add(name
 from __future__ import annotations
 
 import functools
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -241,6 +242,11 @@ def filled(ahead: Quantity, batches: Quantity) -> Quantity:
 def summed(values: Sequence[Quantity]) -> Quantity:
     """Return the sum of several numbers, 0 of none."""
     return total((0.0, *values))
+
+
+def sums(values: Sequence[Quantity]) -> list[Quantity]:
+    """Return the sums of none of several numbers, of the first, of the first two, and so on."""
+    return [*itertools.accumulate(values, initial=0.0)]
 
 
 PIPELINES: Registry[Pipeline] = Registry("pipeline schedule", "paleo.pipelines")

@@ -19,6 +19,7 @@ from paleo.step.pipelines.base import (
     filled,
     slowest,
     summed,
+    sums,
 )
 
 
@@ -43,13 +44,14 @@ class OneForwardOneBackward(Pipeline):
             longest = slowest(each)
             return batches * longest + (summed(each) - longest) / chunks
         ahead, back = [work.forward for work in stages], [work.backward for work in stages]
+        before, after = sums(ahead), sums(back)
         done = []
         for i, work in enumerate(stages):
             warm = filled(len(stages) - i, batches)
-            own = summed(ahead[:i]) + warm * work.forward
-            returned = summed(ahead) + summed(back[i + 1 :])
+            own = before[i] + warm * work.forward
+            returned = before[-1] + summed(back[i + 1 :])
             rest = (batches - warm) * work.forward + batches * work.backward
-            done.append(maximum(own, returned) + rest + summed(back[:i]))
+            done.append(maximum(own, returned) + rest + after[i])
         return slowest(done)
 
     def least(
