@@ -182,8 +182,7 @@ def collective_cases(table: Table, file: TableFile) -> Cases:
         "file": os.fspath(table.path),
     }
     labels = {key: np.full(len(kept), texts.get(key, ""), object) for key in KEYS}
-    ids = np.array(
-        [f"{table.where}/{table.operator}:{row}" for row in file.rows[kept].tolist()], object
-    )
+    begin = f"{table.where}/{table.operator}"
+    ids = np.array([f"{begin}:{row}" for row in file.rows[kept].tolist()], object)
     measured = columns["latency"][kept] * 1e-3
     return Cases(measured, ids, labels, parts, tuple(rows.reasons))

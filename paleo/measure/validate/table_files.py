@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,8 +117,20 @@ class TableFile:
 def _column(column: Any) -> Array:
     values: Array = column.to_numpy()
     if values.dtype.kind == "O":
-        return np.array(["" if value is None else str(value) for value in values], object)
+        texts = (each if type(each) is str else _text(each) for each in values.tolist())
+        return np.fromiter(texts, object, len(values))
     return values
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def of_each(words: Array, what: Callable[[str], object]) -> Array:
+    """Return what is found of each of an array's texts, once of equal ones."""
+    each = words.tolist()
+    found = {word: what(word) for word in set(each)}
+    return np.array([found[word] for word in each], object)
 
 
 def none_of(reasons: Sequence[Unpredicted]) -> Cases:

@@ -16,7 +16,7 @@ from paleo.measure.validate.cases import KEYS, Cases
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.nets import Remembering
 from paleo.measure.validate.spellings import UnmappedError, device_of
-from paleo.measure.validate.table_files import Rows, Table, TableFile, check, none_of
+from paleo.measure.validate.table_files import Rows, Table, TableFile, check, none_of, of_each
 from paleo.measure.validate.table_kernels import KERNEL
 from paleo.step.passes import checked_target
 
@@ -145,7 +145,7 @@ def table_cases(
     words = columns[reading.precision][kept]
     texts = {
         "source": table.system,
-        "stratum": np.array([f"{reading.kind} {word}" for word in words.tolist()], object),
+        "stratum": of_each(words, lambda word: f"{reading.kind} {word}"),
         "kind": reading.kind,
         "operator": table.operator,
         "network": f"op:{table.operator}",
@@ -161,7 +161,6 @@ def table_cases(
         "file": os.fspath(table.path),
     }
     labels = {key: np.full(len(kept), texts.get(key, ""), object) for key in KEYS}
-    ids = np.array(
-        [f"{table.where}/{table.operator}:{row}" for row in file.rows[kept].tolist()], object
-    )
+    begin = f"{table.where}/{table.operator}"
+    ids = np.array([f"{begin}:{row}" for row in file.rows[kept].tolist()], object)
     return Cases(columns["latency"][kept] * 1e-3, ids, labels, groups, tuple(rows.reasons))

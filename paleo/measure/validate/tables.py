@@ -7,6 +7,7 @@ rows of other tables are counted.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ from paleo.measure.validate.module_tables import DSA, MODULES
 from paleo.measure.validate.quantize_tables import QUANTIZE
 from paleo.measure.validate.sparse_tables import DSV4
 from paleo.measure.validate.spellings import UnmappedError, device_of
-from paleo.measure.validate.table_files import Rows, Table, TableFile, check, none_of
+from paleo.measure.validate.table_files import Rows, Table, TableFile, check, none_of, of_each
 from paleo.measure.validate.table_groups import Reading, table_cases
 from paleo.measure.validate.table_kernels import (
     KERNEL,
@@ -244,10 +245,19 @@ def _found(place: str | os.PathLike[str]) -> list[Table]:
     root = place_of(place)
     if root.is_file():
         return [_table(root)]
-    paths = sorted(root.rglob("*.parquet"))
-    if not paths:
+    is_installed = root != Path(place)
+    tables = _installed(root) if is_installed else _below(root)
+    if not tables:
         raise MeasurementError(f"{os.fspath(place)}: there are no Parquet files in it")
-    return [_table(path) for path in paths]
+    return tables
+
+
+def _below(root: Path) -> list[Table]:
+    return [_table(path) for path in sorted(root.rglob("*.parquet"))]
+
+
+#: Of a package, which stays as it is, one table after the other may be asked for.
+_installed = functools.cache(_below)
 
 
 def _table(path: Path) -> Table:
@@ -374,11 +384,11 @@ def _cases(
     sizes = own[family.cache_dtype or family.dtype]
     framework = (table.framework or _one(own, "framework")).lower()
     words = own[family.dtype]
-    dtypes = np.array([_dtype(word) for word in words.tolist()], object)
+    dtypes = of_each(words, _dtype)
     parts: list[CaseGroup] = []
     kernels: Array = np.zeros(len(kept), object)
     if family.cache_dtype:
-        is_narrow = np.array([element_size(_dtype(word)) == 1 for word in sizes.tolist()], bool)
+        is_narrow = of_each(sizes, lambda word: element_size(_dtype(word)) == 1).astype(bool)
         kernels = kernels_of(own, framework, device.architecture, is_narrow)
     elif family.kind == "attention encoder":
         kernels = kernels_of_encoders(own, framework, device.architecture, len(kept))
@@ -409,12 +419,8 @@ def _cases(
         parts.append(OperatorGroup(places, device, dtype, (), family.operator, "forward", letters))
     texts = {
         "source": rows.system,
-        "stratum": np.array(
-            [
-                f"{family.kind} {word if word in _BLOCKS else dtype}"
-                for word, dtype in zip(words.tolist(), dtypes, strict=True)
-            ],
-            object,
+        "stratum": of_each(
+            words, lambda word: f"{family.kind} {word if word in _BLOCKS else _dtype(word)}"
         ),
         "kind": family.kind,
         "operator": table.operator,
@@ -434,8 +440,8 @@ def _cases(
         "file": os.fspath(table.path),
     }
     labels = {key: np.full(len(kept), texts[key], object) for key in KEYS}
-    where = table.where or table.path.stem
-    ids = np.array([f"{where}/{table.operator}:{row}" for row in numbers[kept].tolist()], object)
+    begin = f"{table.where or table.path.stem}/{table.operator}"
+    ids = np.array([f"{begin}:{row}" for row in numbers[kept].tolist()], object)
     return Cases(own["latency"] * 1e-3, ids, labels, tuple(parts), tuple(rows.reasons))
 
 
