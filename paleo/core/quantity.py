@@ -34,8 +34,9 @@ else:
     np = _NumPy()
 
 Array: TypeAlias = "NDArray[Any]"
-#: One number, or an array of them that broadcasts against the others.
-Quantity: TypeAlias = "int | float | NDArray[Any]"
+#: One number, or an array of them that broadcasts against the others. To type checkers a whole
+#: number is a float, too: with both named, each is tried with each, and mypy takes twice as long.
+Quantity: TypeAlias = "float | NDArray[Any]"
 _Q = TypeVar("_Q")
 #: The types of one number: unlike their union, made only once, and this is looked at often.
 _NUMBERS = (int, float)
