@@ -21,6 +21,8 @@ NETS = (
     "shufflenet_v2_x0_5", "densenet40", "dcgan_generator", "dcgan_discriminator", "googlenet",
     "mnasnet0_5", "nin_227", "msft_speech", "lstm_lm",
 )  # fmt: skip
+#: Others have their blocks, or the like.
+DEEPER = {"densenet40", "mnasnet0_5"}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,9 @@ def executor() -> Any:
     return find_executor("tensorflow", "cpu")
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.deeper] * (each in DEEPER)) for each in NETS]
+)
 def test_predefined_nets_infer_and_step(name: str, executor: Any) -> None:
     net = executor.net(paleo.build(paleo.load(name), 2, "fp32", keep_shape))
     marks: list[str] = []
