@@ -547,36 +547,6 @@ def test_a_reader_that_is_gone_before_a_short_output_ends_quietly() -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_the_collector_leaves_what_the_modules_of_a_command_made_and_goes_on() -> None:
-    code = (
-        "import gc, click\n"
-        "from paleo.cli import cli\n"
-        "before = gc.get_freeze_count()\n"
-        "first = cli.get_command(click.Context(cli), 'networks')\n"
-        "frozen = gc.get_freeze_count()\n"
-        "assert gc.isenabled() and frozen > before\n"
-        "kept = [[] for _ in range(100)]\n"
-        "assert cli.get_command(click.Context(cli), 'networks') is first\n"
-        "assert gc.get_freeze_count() == frozen\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize(
-    ("command", "before", "found"),
-    [("networks", None, "1"), ("networks", "3", "3"), ("fullpass", None, None)],
-)
-def test_numpy_starts_no_threads_but_beside_frameworks(
-    monkeypatch: pytest.MonkeyPatch, command: str, before: str | None, found: str | None
-) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
-    if before:
-        environment["OPENBLAS_NUM_THREADS"] = before
-    monkeypatch.setattr(os, "environ", environment)
-    call(command, "--help")
-    assert os.environ.get("OPENBLAS_NUM_THREADS") == found
-
-
 def test_what_asks_for_a_network_takes_a_cluster_in_its_place() -> None:
     context = click.Context(cli)
     commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
