@@ -167,6 +167,20 @@ def test_on_tiers_it_has_the_phases_of_its_rounds() -> None:
     assert expected[1] == pytest.approx(2e-6 + 1e9 / 100e9)
 
 
+def test_rounds_are_looked_at_once_for_messages_of_any_size() -> None:
+    class Counted(Ring):
+        looks = 0
+
+        def rounds(self, workers: int) -> Iterator[Round]:
+            self.looks += 1
+            return super().rounds(workers)
+
+    counted, group = Counted(), two_tiers(4, 2).group(8)
+    found = [counted.seconds_on(group, num_bytes) for num_bytes in (1, 10**9)]
+    assert counted.looks == 1
+    assert found == [Ring().seconds_on(group, num_bytes) for num_bytes in (1, 10**9)]
+
+
 @pytest.mark.parametrize("scheme", COLLECTIVES)
 def test_the_workers_of_a_pair_exist_and_send_once_in_a_round(scheme: str) -> None:
     for workers in WORKERS:

@@ -15,7 +15,7 @@ from paleo.cluster.collectives.phases import Phases, bound_of, seconds_of
 from paleo.cluster.collectives.rounds import Carried, Round, busiest, phases_of_rounds
 from paleo.cluster.topology import Group, Tier
 from paleo.core.errors import SettingError
-from paleo.core.frozen import NamedTuple
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, is_array, np, total
 from paleo.core.registry import Registry
 
@@ -66,6 +66,20 @@ class Choice(NamedTuple):
     bound_by: Any
     seconds: Quantity
     scheme: Any
+
+
+@dataclass(frozen=True)
+class _OfRounds:
+    """What finds the phases of a group from a scheme's rounds."""
+
+    scheme: Collective
+    operation: Operation
+
+    def __call__(self, group: Group) -> Phases:
+        def rounds(workers: int) -> Iterator[Round]:
+            return self.scheme.rounds_on(Group(workers, group.levels), self.operation)
+
+        return phases_of_rounds(group, rounds, self.operation in self.scheme.pipelined)
 
 
 class Collective(ABC):
@@ -139,14 +153,10 @@ class Collective(ABC):
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
         """Return what crosses the links of a group's tiers; numbers may be arrays.
 
-        It follows from the rounds. A scheme that overrides this has formulas for it, which are
-        quicker for many workers.
+        It follows from the rounds, which are looked at once for all messages. A scheme that
+        overrides this has formulas for it, which are quicker for many workers.
         """
-
-        def rounds(workers: int) -> Iterator[Round]:
-            return self.rounds_on(Group(workers, group.levels), operation)
-
-        return phases_of_rounds(group, rounds, operation in self.pipelined)
+        return group.once(_OfRounds(self, operation))
 
     def check_operation(self, operation: Operation) -> None:
         """Raise SettingError if this is nothing that the scheme does."""

@@ -151,16 +151,17 @@ def _sent(
     """
     found = []
     for inside, larger in zip(insides, alone, strict=True):
-        members: Counter[tuple[int, bool]] = Counter()
-        devices: Counter[tuple[int, bool]] = Counter()
+        members: dict[tuple[int, int], float] = {}
+        devices: dict[tuple[int, int], float] = {}
         for one in rounds:
             for pair, share in zip(one.pairs, one.shares, strict=True):
                 if pair[0] // inside == pair[1] // inside:
                     continue
                 for receives, worker in enumerate(pair):
                     if worker != SWITCH:
-                        members[worker // inside, bool(receives)] += share  # type: ignore[assignment]
-                        devices[worker, bool(receives)] += share  # type: ignore[assignment]
+                        member, device = (worker // inside, receives), (worker, receives)
+                        members[member] = members.get(member, 0) + share
+                        devices[device] = devices.get(device, 0) + share
         busiest = max(members.values(), default=0), larger * max(devices.values(), default=0)
         found.append(float(max(busiest)))
     return tuple(found)
