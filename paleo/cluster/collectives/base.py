@@ -70,10 +70,18 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class _OfRounds:
-    """What finds the phases of a group from a scheme's rounds."""
+    """What finds the phases of a group from a scheme's rounds; schemes may have no hash."""
 
     scheme: Collective
     operation: Operation
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _OfRounds):
+            return NotImplemented
+        return self.scheme is other.scheme and self.operation is other.operation
+
+    def __hash__(self) -> int:
+        return hash((id(self.scheme), self.operation))
 
     def __call__(self, group: Group) -> Phases:
         def rounds(workers: int) -> Iterator[Round]:
