@@ -4,6 +4,9 @@ That is the content of a file, or the name of a net of an installed package; the
 versions of the libraries that read it, of Python and of Paleo itself. What `python:` names may be
 code from anywhere, so it is never kept, nor what an importer of another package reads.
 
+The hash of a file's content is kept, too, as long as the file is not written: weights may be
+gigabytes. As Git does, a file is taken to be as it was if its times, size and place are.
+
 A file there is as damaged as the worst disk leaves it: one that is not as it was written counts as
 missing. Several processes may read and write at once, since files are written beside their place
 and then renamed. Nothing that goes wrong here is an error: the net is imported then.
@@ -18,6 +21,7 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path, PurePath
@@ -30,6 +34,9 @@ from paleo.net.importers.base import PACKAGES, PYTHON, ImportOptions
 VARIABLE = "PALEO_CACHE"
 #: Bytes that all files together may have, before those that were not used for longest go.
 MOST = 256 << 20
+
+#: Nanoseconds within which a file may be written twice and have the same times: FAT counts by 2 s.
+_SAME_TIME = 2_000_000_000
 
 #: What each importer reads with.
 _LIBRARIES: Mapping[str, tuple[str, ...]] = {
@@ -65,7 +72,7 @@ def folder() -> Path | None:
 
 @dataclass(frozen=True)
 class Entry:
-    """The place of one net, which may be empty.
+    """The place of one net, or of the hash of a file's content; it may be empty.
 
     `file` is what is read and `state` how it was when its content was looked at, if it is a file.
     """
@@ -75,7 +82,7 @@ class Entry:
     state: tuple[int, ...] | None = None
 
     def text(self) -> str | None:
-        """Return the net file that is kept here; None if there is none."""
+        """Return the text that is kept here; None if there is none."""
         with contextlib.suppress(OSError, ValueError):
             digest, _, text = self.path.read_bytes().partition(b"\n")
             if digest == _digest(text):
@@ -85,7 +92,7 @@ class Entry:
         return None
 
     def keep(self, text: str) -> None:
-        """Keep a net file here, unless what it was read from has changed since."""
+        """Keep a text here, unless what it was read from has changed since."""
         if self.file is not None and _state(self.file) != self.state:
             return
         data = text.encode()
@@ -111,13 +118,17 @@ def entry(importer: str, target: str, options: ImportOptions) -> Entry | None:
         libraries = (target.partition(":")[0], *_LIBRARIES[importer])
     else:
         name, file, state = PurePath(target).name, target, _state(target)
-        content, libraries = _content(target) if state else None, _LIBRARIES[importer]
+        content = _content(target, state, place) if state else None
+        libraries = _LIBRARIES[importer]
     versions = [_version(library) for library in libraries]
     if content is None or None in versions:
         return None
     decided = (importer, name, content, options, versions, sys.version, __version__, _own_code())
-    path = place / (hashlib.sha256(repr(decided).encode()).hexdigest() + _ENDING)
-    return Entry(path, file, state)
+    return Entry(_path(place, decided), file, state)
+
+
+def _path(place: Path, decided: object) -> Path:
+    return place / (_digest(repr(decided).encode()).decode() + _ENDING)
 
 
 def _digest(data: bytes) -> bytes:
@@ -131,16 +142,24 @@ def _state(file: str) -> tuple[int, ...] | None:
     except (OSError, ValueError):
         return None
     is_file = stat.S_ISREG(found.st_mode)
-    return (found.st_ino, found.st_size, found.st_mtime_ns) if is_file else None
+    times = (found.st_mtime_ns, found.st_ctime_ns)
+    return (found.st_ino, found.st_size, *times) if is_file else None
 
 
-def _content(file: str) -> str | None:
+def _content(file: str, state: tuple[int, ...], place: Path) -> str | None:
     """Return the hash of what is in a file, None if it cannot be read."""
+    known = Entry(_path(place, (str(Path(file).absolute()), state)), file, state)
+    if (content := known.text()) is not None:
+        return content
+    is_settled = time.time_ns() - max(state[2:]) > _SAME_TIME
     try:
         with open(file, "rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
+            content = hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError:
         return None
+    if is_settled:
+        known.keep(content)
+    return content
 
 
 def _version(library: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -95,6 +96,54 @@ def test_versions_decide(
     monkeypatch.setattr(version, lambda *_: "another")
     paleo.load("net.prototxt")
     assert len(reads) == 2
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """List files whose content is looked at."""
+    done = list[str]()
+    digest = hashlib.file_digest
+
+    def listed(opened: Any, name: str) -> Any:
+        done.append(Path(opened.name).name)
+        return digest(opened, name)
+
+    monkeypatch.setattr("hashlib.file_digest", listed)
+    return done
+
+
+def aged(path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float = 5.0) -> None:
+    """Have it be so much later than when a file was written."""
+    now = path.stat().st_ctime_ns + int(seconds * 1e9)
+    monkeypatch.setattr("time.time_ns", lambda: now)
+
+
+def test_a_file_that_is_as_it_was_is_not_read_through(
+    folder: Path, reads: list[str], hashed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path("net.prototxt")
+    aged(path, monkeypatch)
+    first, second = paleo.load("net.prototxt"), paleo.load(str(path.absolute()))
+    assert len(hashed) == len(reads) == 1
+    assert first.layers == second.layers
+    # The same size and the same time as before: when it was changed tells.
+    before = path.stat()
+    path.write_text(NET.format(7))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    aged(path, monkeypatch)
+    assert paleo.build(paleo.load("net.prototxt")).num_params == params(7)
+    assert len(hashed) == len(reads) == 2
+
+
+def test_what_was_written_just_now_is_read_through(
+    folder: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Written again within what its times tell apart, it would look the same.
+    for seconds in (0.0, 1.0, -60.0):
+        aged(Path("net.prototxt"), monkeypatch, seconds)
+        paleo.load("net.prototxt")
+    assert len(hashed) == 3
+    assert len(kept(folder)) == 1
 
 
 def test_without_the_cache_nothing_is_kept(
