@@ -29,9 +29,16 @@ else:
             import numpy
 
             vars(self).update(vars(numpy))
+            numpy.empty(_KEPT, numpy.int8)
             return getattr(numpy, name)
 
     np = _NumPy()
+
+#: Bytes of the largest array whose memory stays with the process when it is no longer used. The C
+#: library of Linux keeps as much as the largest block was that it has given back (mallopt(3),
+#: M_MMAP_THRESHOLD); until then it returns the memory of most arrays, and has to get it anew, page
+#: by page, for the next: that takes as long as computing with them.
+_KEPT = 16 << 20
 
 Array: TypeAlias = "NDArray[Any]"
 #: One number, or an array of them that broadcasts against the others. To type checkers a whole
