@@ -44,7 +44,7 @@ NET: dict[str, Any] = {
 
 def executable() -> str:
     """Return the path of a Chromium; skips the test if there is none."""
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     found = os.environ.get("PALEO_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     if found is None:
         pytest.skip("no Chromium: install one, or say in PALEO_CHROMIUM where it is")
