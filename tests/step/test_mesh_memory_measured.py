@@ -55,6 +55,7 @@ def test_the_page_is_within_the_bounds() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deeper  # .ci/run has the benchmark measure all kinds of them
 def test_processes_take_what_is_predicted() -> None:
     pytest.importorskip("torch", reason="needs PyTorch")
     distributed = pytest.importorskip("torch.distributed", reason="needs its processes")
