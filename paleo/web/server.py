@@ -120,8 +120,12 @@ class Server:
             self.preparation.join()
 
     def close(self) -> None:
-        """Stop listening, from any thread."""
+        """Stop listening, from any thread but those that answer.
+
+        Who has an answer may close it though the thread that gave it is not at its end.
+        """
         self.preparation.stop()
+        self._server.task_dispatcher.shutdown()
         self._server.close()
 
 

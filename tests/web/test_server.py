@@ -315,6 +315,29 @@ def test_the_command_says_where_it_is_and_ends_quietly() -> None:
     assert ended(process) == (0, "", "")
 
 
+def test_it_may_be_closed_as_soon_as_an_answer_is_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from paleo.web.server import Server
+
+    found = Server(port=0, prepares=False)
+    waking = found._server.pull_trigger
+
+    def late() -> None:
+        time.sleep(0.2)  # the client has its answer by now
+        waking()
+
+    monkeypatch.setattr(found._server, "pull_trigger", late)
+    thread = threading.Thread(target=found.run, daemon=True)
+    thread.start()
+    assert ask(found, "GET", "/api/simulate.json?net=nin").status == 200
+    found.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    time.sleep(0.3)
+    assert not caplog.records
+
+
 def test_an_interrupt_before_the_address_is_printed_ends_it_quietly_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
