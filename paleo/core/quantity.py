@@ -35,9 +35,9 @@ else:
     np = _NumPy()
 
 #: Bytes of the largest array whose memory stays with the process when it is no longer used. The C
-#: library of Linux keeps as much as the largest block was that it has given back (mallopt(3),
-#: M_MMAP_THRESHOLD); until then it returns the memory of most arrays, and has to get it anew, page
-#: by page, for the next: that takes as long as computing with them.
+#: library of Linux keeps twice the largest block that it has given back (mallopt(3),
+#: M_MMAP_THRESHOLD and M_TRIM_THRESHOLD); until then it returns the memory of most arrays, and has
+#: to get it anew, page by page, for the next.
 _KEPT = 16 << 20
 
 Array: TypeAlias = "NDArray[Any]"

@@ -334,7 +334,7 @@ def test_it_may_be_closed_as_soon_as_an_answer_is_there(
     found.close()
     thread.join(10)
     assert not thread.is_alive()
-    time.sleep(0.3)
+    time.sleep(0.3)  # a thread that was not waited for has failed by now
     assert not caplog.records
 
 
