@@ -209,8 +209,8 @@ def test_a_link_of_a_net_too_large_for_it_asks_for_the_file(view: View) -> None:
 
     noise = random.Random(7)
     many = dict(NET["layers"])
-    for _ in range(4000):
-        name = f"n{noise.getrandbits(256):x}"
+    for _ in range(700):
+        name = f"n{noise.getrandbits(1024):x}"
         many[name] = {"type": "Activation", "parents": ["data"], "function": "relu"}
     view.open("view=memory").shows("view=memory")
     view.upload("large.json", net_file(layers=many))

@@ -543,11 +543,11 @@ def test_numbers_that_are_not_all_there(refuse: Refuse) -> None:
 def test_sizes_beyond_all_memory(load: Read, nodes: list[Any], tensors: dict[str, Any]) -> None:
     held = {"zero": 0, "one": 1, "zeros": [0, 0, 0], **tensors}
     made = [tensor(name, content) for name, content in held.items()]
-    started = time.perf_counter()
+    started = time.process_time()
     # Whether it is refused here or where its layers are priced: nothing so large is made.
     with contextlib.suppress(paleo.NetSpecError):
         load(model(nodes, [value("x", ["N", 4])], "y", made))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.slow
@@ -555,10 +555,10 @@ def test_many_constants_are_not_all_computed(load: Read) -> None:
     # A thousand times eight MiB would be kept if all were.
     chain = [node("Add", f"c{i} c{i}", f"c{i + 1}") for i in range(1000)]
     nodes = [node("ConstantOfShape", "n", "c0"), *chain, node("Add", "x c1000")]
-    started = time.perf_counter()
+    started = time.process_time()
     net = load(model(nodes, [value("x", ["N", 1])], "y", [tensor("n", [2**20])]))
     assert paleo.summarize(net).layers[-1].output == (1, 2**20)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.slow
@@ -571,9 +571,9 @@ def test_a_million_nodes(refuse: Refuse) -> None:
 def test_a_long_chain_is_quick(load: Read) -> None:
     nodes = [node("Relu", f"a{i}", f"a{i + 1}") for i in range(3000)]
     content = model(nodes, [value("a0", ["N", 4])], "a3000")
-    started = time.perf_counter()
+    started = time.process_time()
     load(content)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 # The library
