@@ -23,6 +23,7 @@ import numpy as np
 from ratios import Figure, best, ratio, report
 
 import paleo
+from paleo.views.tables.nets import net_rows
 
 NET = Path(__file__).parents[1] / "nets" / "alex_v2.json"
 #: Compiled modules are cached, as those of an installed package are.
@@ -61,6 +62,19 @@ def mesh_start() -> list[Figure]:
     command = process("-m", "paleo", "simulate", "gpt3_175b", *MESH)
     name = "paleo simulate gpt3_175b on a mesh, start to end / import click, numpy"
     return [(name, ratio(command, process("-c", "import click, numpy"), 10), 2.5)]
+
+
+def listing() -> list[Figure]:
+    """Return a table of nets, as `paleo nets` has it of all, over a summary of each."""
+    names = paleo.net_names()[::20]
+
+    def summaries() -> object:
+        return [paleo.summarize(name, 1) for name in names]
+
+    def table() -> object:
+        return net_rows((name, paleo.load(name)) for name in names)
+
+    return [(f"a table of {len(names)} nets / a summary of each", ratio(table, summaries, 2), 0.9)]
 
 
 def sweep() -> list[Figure]:
@@ -261,6 +275,7 @@ def main() -> int:
             functools.partial(start_to_end, "tiled", 1.6),
             mesh_start,
             deep_summary,
+            listing,
             sweep,
             lengths,
             large_net,

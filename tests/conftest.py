@@ -60,3 +60,9 @@ def pytest_collection_finish() -> None:
     """Leave what was collected out of garbage collections, which would go through it each time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Look for garbage once at the end: pytest looks five times, through all nets that are kept."""
+    gc.collect()
+    gc.freeze()

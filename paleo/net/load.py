@@ -42,9 +42,9 @@ _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = (_PACKAGE / "nets", _PACKAGE.parent / "nets")
 
 
-def _predefined() -> dict[str, Path]:
+def _predefined() -> dict[str, str]:
     folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
-    return {name: folder / f"{name}.json" for name in names_in(folder, ".json")} if folder else {}
+    return {name: f"{folder}/{name}.json" for name in names_in(folder, ".json")} if folder else {}
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
@@ -69,11 +69,11 @@ def net_path(net: str | os.PathLike[str]) -> Path:
     path = Path(text)
     nets = _predefined()
     if text in nets:
-        return nets[text]
+        return Path(nets[text])
     if os.path.exists(text):  # noqa: PTH110  # False for what cannot be a path
         return path
     if path.suffix == ".json" and path.stem in nets and str(path.parent) in (".", "nets"):
-        return nets[path.stem]
+        return Path(nets[path.stem])
     if path.suffix or path.name != text:
         raise NetSpecError(f"{text}: no such file")
     raise unknown(

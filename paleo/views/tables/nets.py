@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from paleo.core.kinds import Pass
 from paleo.core.tensor import format_shape
+from paleo.net.graph import build_once
 from paleo.net.spec import NetSpec
-from paleo.studies.summary import summarize
 from paleo.views.table import Column, Table
 from paleo.views.tables.base import cite
 
@@ -26,15 +28,19 @@ def net_rows(nets: Iterable[tuple[str, NetSpec]]) -> list[dict[str, Any]]:
     """Return size, FLOPs of one sample and source of nets, each under the name it goes by."""
     rows = []
     for name, net in nets:
-        summary = summarize(net, 1)
+        graph = build_once(net, 1, "fp32")
+        equal = Counter(node.like for node in graph.nodes)
         inputs = [spec.layer.infer_shape(()) for spec in net.layers if spec.layer.is_input]
         rows.append(
             {
                 "name": name,
                 "input": ", ".join(format_shape(shape[1:]) for shape in inputs),
-                "layers": len(summary.layers),
-                "params": summary.num_params,
-                "forward_flops_per_sample": summary.forward_flops,
+                "layers": len(graph.nodes),
+                "params": graph.num_params,
+                "forward_flops_per_sample": sum(
+                    count * graph.work(graph.nodes[like], Pass.FORWARD).flops
+                    for like, count in equal.items()
+                ),
                 "source": net.source,
             }
         )
