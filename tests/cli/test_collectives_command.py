@@ -331,6 +331,7 @@ def test_the_bands_that_are_shipped_are_of_many_cases_of_several_systems() -> No
 # Pictures
 
 
+@pytest.mark.alike
 def test_a_picture_has_time_and_bus_bandwidth_over_bytes(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "out.svg"

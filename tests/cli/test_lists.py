@@ -140,6 +140,7 @@ def cells(*arguments: str) -> list[list[str]]:
     return [line.split() for line in lines[start:end]]
 
 
+@pytest.mark.alike
 def test_metrics_are_ranked_by_cost_and_by_time() -> None:
     asked = ("metrics", "resnet18", "--device=K80,T4,A100_SXM_80GB,H100_SXM", "--batch_size=1,32")
     found = as_json(*asked)["metrics"]

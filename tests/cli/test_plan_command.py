@@ -100,6 +100,7 @@ def test_no_column_is_empty(arguments: tuple[str, ...], time: str) -> None:
     assert not any("token" in title and "/s" not in title for title in titles)
 
 
+@pytest.mark.alike
 def test_the_front_and_formats_for_programs() -> None:
     front = as_json(*FEW)["front"]
     rows = call(*FEW, "--front", "--format=csv").stdout.splitlines()
@@ -110,6 +111,7 @@ def test_the_front_and_formats_for_programs() -> None:
     assert "Speed of the best plans of gpt2" in call(*FEW, "--plot=-").stdout
 
 
+@pytest.mark.alike
 def test_a_picture_has_rates_and_the_front(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "plans.svg"

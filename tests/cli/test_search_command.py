@@ -52,6 +52,7 @@ def test_a_best_net_is_written_and_is_the_one_that_was_found(tmp_path: Path) -> 
     assert best["choices"] == {"conv8.filter[3]": "384", "conv9.filter[3]": "384"}
 
 
+@pytest.mark.alike
 def test_a_front_is_a_row_for_each_net_to_programs(tmp_path: Path) -> None:
     text = call("nin_227", *VARY, "--front=params", "--format=csv").stdout
     rows = list(csv.DictReader(io.StringIO(text)))

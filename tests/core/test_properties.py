@@ -81,6 +81,7 @@ def test_work_is_linear_in_the_batch_but_for_weights(net: paleo.NetSpec, batch: 
             assert whole.num_bytes <= batch * single.num_bytes
 
 
+@pytest.mark.alike
 @FAST
 @given(nets())
 def test_parents_come_first_and_every_layer_once(net: paleo.NetSpec) -> None:
@@ -106,6 +107,7 @@ def test_the_longest_path_is_the_longest_of_all_paths(net: paleo.NetSpec, random
     assert longest_path(graph, seconds) <= sum(seconds)
 
 
+@pytest.mark.alike
 @FAST
 @given(nets(), st.sampled_from(MODELS), st.integers(1, 64), st.integers(1, 9))
 def test_nothing_is_quicker_than_its_flops_at_the_peak(

@@ -169,3 +169,12 @@ def violations(page: Any) -> list[str]:
         for each in found
         for node in each["nodes"]
     ]
+
+
+def violations_in_both(page: Any) -> list[str]:
+    """Return what axe-core finds wrong in a page in light colours and in dark ones."""
+    found: list[str] = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found += [f"{scheme}: {each}" for each in violations(page)]
+    return found

@@ -21,7 +21,7 @@ def server() -> Iterator[str]:
     pytest.importorskip("waitress", reason="needs waitress")
     from paleo.web.server import Server
 
-    demo = Server(port=0)
+    demo = Server(port=0, prepares=False)
     thread = threading.Thread(target=demo.run, daemon=True)
     thread.start()
     yield demo.url

@@ -22,7 +22,7 @@ NETS = (
     "mnasnet0_5", "nin_227", "msft_speech", "lstm_lm",
 )  # fmt: skip
 #: Others have their blocks, or the like.
-DEEPER = {"densenet40", "mnasnet0_5"}
+DEEPER = {"densenet40", "mnasnet0_5", "shufflenet_v2_x0_5"}
 
 
 @pytest.fixture(scope="module")

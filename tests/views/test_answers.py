@@ -100,6 +100,7 @@ CASES = [
 ]
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(("net", "device", "workers", "dtype"), CASES)
 def test_the_first_sentence_of_simulate_is_its_json(
     net: str, device: str, workers: int, dtype: str
@@ -476,6 +477,7 @@ WIDE = [
 ]
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     "width", [100, *(pytest.param(width, marks=pytest.mark.slow) for width in (60, 80))]
 )

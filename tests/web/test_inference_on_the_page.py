@@ -76,6 +76,7 @@ def test_what_is_wrong_together_is_said_in_the_words_of_the_command(client: Any)
     ]
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     ("settings", "line"),
     [

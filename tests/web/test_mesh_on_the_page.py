@@ -196,6 +196,7 @@ def report(tmp_path: Path, line: str, status: int = 0) -> Any:
     return json.loads(data[1])
 
 
+@pytest.mark.alike
 def test_a_report_has_the_stages_for_each_number_of_workers(tmp_path: Path) -> None:
     line = "gpt2 --cluster=dgx_a100 --dtype=bf16 --seq_len=128 --tp=2 --pp=4 --batch_size=8"
     found = report(tmp_path, f"{line} --num_workers=8,16")

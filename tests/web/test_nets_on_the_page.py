@@ -61,6 +61,7 @@ def test_a_device_has_its_share_of_a_batch(scaling: str, batch: int) -> None:
     assert (found["objective"], found["front"]) == ("time", "params")
 
 
+@pytest.mark.alike
 def test_the_best_nets_are_those_of_the_command_line() -> None:
     pytest.importorskip("flask", reason="needs Flask")
     from paleo.web.app import create_app

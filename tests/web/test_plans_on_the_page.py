@@ -29,6 +29,7 @@ def printed(line: str, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     "settings",
     [

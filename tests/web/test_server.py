@@ -36,7 +36,7 @@ LIMIT = 300_000
 def server() -> Iterator[Any]:
     from paleo.web.server import Server
 
-    found = Server(port=0, max_upload=LIMIT)
+    found = Server(port=0, max_upload=LIMIT, prepares=False)
     thread = threading.Thread(target=found.run, daemon=True)
     thread.start()
     yield found
@@ -187,7 +187,7 @@ def test_a_name_of_this_machine_keeps_other_names_out(
 
     resolving(monkeypatch, Box=address)
     try:
-        named = Server("Box", 0)
+        named = Server("Box", 0, prepares=False)
     except paleo.PaleoError as error:
         pytest.skip(str(error))
     thread = threading.Thread(target=named.run, daemon=True)
@@ -224,7 +224,7 @@ def test_too_many_bytes_of_unfinished_requests_are_refused(monkeypatch: pytest.M
     from paleo.web.server import Server
 
     monkeypatch.setattr("paleo.web.server._UPLOADS", 1)
-    small = Server(port=0, max_upload=100_000)
+    small = Server(port=0, max_upload=100_000, prepares=False)
     thread = threading.Thread(target=small.run, daemon=True)
     thread.start()
     head = b"POST /api/net?file=a.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n"
