@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import click.testing
+import pytest
 
 import paleo
 from paleo.cli import cli
