@@ -309,10 +309,12 @@ def grid_of(
 ) -> Grid:
     """Return the grid of nets, axes and settings, each checked by itself.
 
-    Raises a PaleoError with every mistake: a name that no command knows, a value that is none, an
-    axis without any.
+    Nets may be the axis `net` instead. Raises a PaleoError with every mistake: a name that no
+    command knows, a value that is none, an axis without any.
     """
     mistakes = Mistakes()
+    if nets is None:
+        nets, axes = axes.get(NET), {name: axes[name] for name in axes if name != NET}
     several = axis_of(NET, nets) if nets is not None else mistakes.check(_no_net)
     named: dict[str, Any] = {}
     for name, given in axes.items():

@@ -162,6 +162,17 @@ def test_batches_of_later_parts_are_priced_with_those_of_the_first(
     assert priced == [AT_ONCE, 10_000 - AT_ONCE]
 
 
+def test_nets_may_be_among_the_axes() -> None:
+    others = {"device": ["K40", "K80"]}
+    two = ["lenet5", "alex_v2"]
+    assert grid_of(None, {**others, "net": two}, {}).identity == grid_of(two, others, {}).identity
+    assert grid_of(None, {**others, "net": "nin"}, {}).fixed["net"] == "nin"
+    with pytest.raises(paleo.PaleoError, match="^net: it is given twice$"):
+        grid_of("nin", {**others, "net": two}, {})
+    with pytest.raises(paleo.PaleoError, match="^net: expected one or more values, got none$"):
+        grid_of(None, {**others, "net": []}, {})
+
+
 def test_a_net_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
     text = (
         '{"name": "small", "layers": {"data": {"type": "Input", "tensor": [8, 28, 28, 1]}, '
