@@ -167,9 +167,9 @@ def test_nets_may_be_among_the_axes() -> None:
     two = ["lenet5", "alex_v2"]
     assert grid_of(None, {**others, "net": two}, {}).identity == grid_of(two, others, {}).identity
     assert grid_of(None, {**others, "net": "nin"}, {}).fixed["net"] == "nin"
-    with pytest.raises(paleo.PaleoError, match="^net: it is given twice$"):
+    with pytest.raises(paleo.PaleoError, match=r"^net: it is given twice$"):
         grid_of("nin", {**others, "net": two}, {})
-    with pytest.raises(paleo.PaleoError, match="^net: expected one or more values, got none$"):
+    with pytest.raises(paleo.PaleoError, match=r"^net: expected one or more values, got none$"):
         grid_of(None, {**others, "net": []}, {})
 
 
