@@ -255,6 +255,13 @@ def large_plots() -> list[Figure]:
     ]
 
 
+#: Figures that are met by little: what they are at most on a machine that does other things, too.
+MARGINS = {
+    "paleo simulate alex_v2 (paleo2017), start to end / import click, numpy": 1.5,
+    "paleo simulate alex_v2 (tiled), start to end / import click, numpy": 1.9,
+}
+
+
 def main() -> int:
     """Print a row for each figure; return 1 if one misses its bound and --check is given."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -272,7 +279,8 @@ def main() -> int:
             large_net,
             answers,
             large_plots,
-        ]
+        ],
+        MARGINS,
     )
     return int(check and missed)
 
